@@ -165,7 +165,7 @@ const (
 	CtxAttempt        = 37 // from 1
 	CtxDeadline       = 38 // Unix milliseconds, 0 = none
 	CtxFence          = 39 // fence token: grows with every begin of the item, for ever
-	CtxFetchDataCount = 40 // wished-for batch size of a DATAFLOW job, see [DefaultFetchDataCount]; 0 for others
+	CtxFetchDataCount = 40 // preferred batch size of a DATAFLOW job, see [DefaultFetchDataCount]; 0 for others
 )
 
 // DefaultFetchDataCount is the batch size that a DATAFLOW guest is asked for if its job's

@@ -2,11 +2,11 @@ package abi
 
 import "context"
 
-// ModuleIO, ModuleHTTP, ModuleNet, ModuleKV and ModuleEnv are the import modules of
-// capabilities, which an operator grants job by job. A module that imports from one
-// that is not granted to its job is refused before it runs.
+// ModuleIO, ModuleHTTP, ModuleNet, ModuleKV and ModuleEnv are the import modules of capabilities, which an
+// operator grants job by job. A module that imports one of them without a grant for its job is refused before
+// it runs.
 const (
-	// ModuleIO has what handles need: it is granted with whatever gives handles.
+	// ModuleIO has the functions on handles: it is granted with every capability that returns handles.
 	ModuleIO   = "job_v1_io"
 	ModuleHTTP = "job_v1_http"
 	ModuleNet  = "job_v1_net"
@@ -23,7 +23,7 @@ func IsCapability(module string) bool {
 	return false
 }
 
-// Limits of the capabilities. What a grant says may be less, or more where it says so.
+// Limits of the capabilities. A grant may set lower limits, and higher ones where it says so.
 const (
 	// MaxHead bounds the head of a request, and of a response, in bytes.
 	MaxHead = 64 << 10
@@ -38,21 +38,19 @@ const (
 	MaxHandles = 256
 )
 
-// Call is a guest's call of a function of a capability. The call ends before
-// Outside.Call returns: nothing of it is kept.
+// Call is a guest's call of a capability's function. Nothing may keep it after Outside.Call returns.
 type Call struct {
 	Function *Import
-	// Numbers are the parameters that are numbers, Texts those that are texts or
-	// bytes, each in their order. Texts are the guest's memory: they are copied, if
-	// they are needed longer, and not changed.
+	// Numbers are the numeric parameters, Texts the texts and bytes, each in order. Texts alias the guest's
+	// memory: do not modify them, and copy them to keep them.
 	Numbers []int64
 	Texts   [][]byte
-	// Buf is where the answer of a function that has a buffer goes, as long as the
-	// guest's limit; nil if there is none.
+	// Buf receives the answer of a function with a buffer and is as long as the guest's limit; nil if there is
+	// no buffer.
 	Buf []byte
 }
 
-// Give answers with a value: its length, and the value itself if there is room.
+// Give answers with a value: it returns the length, and writes the value if it fits.
 func (c *Call) Give(value string) int64 {
 	if len(value) <= len(c.Buf) {
 		copy(c.Buf, value)
@@ -63,8 +61,8 @@ func (c *Call) Give(value string) int64 {
 // Outside carries out the calls of one invocation. It is used by one goroutine at a
 // time.
 type Outside interface {
-	// Call returns the function's result: a Code, or what its row says. Nothing but
-	// io.wait blocks, and that ends with ctx.
+	// Call returns the function's result: a Code, or the value that its row documents. Only io.wait blocks, and
+	// it ends with ctx.
 	Call(ctx context.Context, c *Call) int64
 }
 

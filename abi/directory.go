@@ -1,22 +1,20 @@
 package abi
 
-// ModuleDir names the functions by which an executor reaches the directories that a
-// guest may write to. It is not an import module: guests use WASI, and the executor
-// makes these calls of what WASI is asked for, so that the host carries out all of
-// them, also for a worker process.
+// ModuleDir names the functions by which an executor reaches the directories that a guest may write to. It is
+// no import module: guests use WASI, and the executor turns their WASI calls into these, so that the host
+// carries them out, even for a worker process.
 const ModuleDir = "job_v1_dir"
 
-// DirError is what the results of these functions begin with that stand for an errno
-// of the system: -DirError-errno.
+// DirError is the base of error results: an errno is returned as -DirError-errno.
 const DirError = 1000
 
-// DirStat is the length of what stat answers: mode (io/fs), links, inode, size, and time
-// of modification in nanoseconds since 1970, each as 8 bytes, little endian.
+// DirStat is the length of stat's answer: mode (io/fs), links, inode, size, and modification time in
+// nanoseconds since 1970, each as 8 bytes, little endian.
 const DirStat = 40
 
-// DirectoryFunctions returns the functions of ModuleDir. A directory is named by its
-// number among those that may be written to, in the order of the grant. A path is
-// relative to it. Flags are those of wazero's experimental/sys.Oflag.
+// DirectoryFunctions returns the functions of ModuleDir. A directory is given by its index among the writable
+// ones, in the order of the grant. A path is relative to it. Flags are those of wazero's
+// experimental/sys.Oflag.
 func DirectoryFunctions() []Import {
 	dir, path, handle := Param{"directory", KindInt32}, Param{"path", KindText}, Param{"handle", KindInt32}
 	table := []Import{

@@ -1,9 +1,8 @@
 package abi
 
-// Import is a row of the tables of imports: a function that a guest may call.
-// The host's binding, the SDK's border, the fake host of package sdktest, the inspection
-// of modules and the table in docs/writing-jobs.md are made from it, or checked against
-// it by tests.
+// Import is a row of the tables of imports: a function that a guest may call. The host's binding, the SDK's
+// border, the fake host of package sdktest, the inspection of modules and the table in docs/writing-jobs.md are
+// generated from it, or tests compare them with it.
 type Import struct {
 	Module string
 	Name   string
@@ -12,9 +11,9 @@ type Import struct {
 	// During says when a guest may call it. At other times it does nothing, and
 	// answers [ErrState] if it has a result.
 	During Phase
-	// Codes are the errors that it may answer besides ErrState.
+	// Codes are the errors that it may return besides ErrState.
 	Codes []Code
-	// Does says what it is for, Cost what it takes of the limits of an invocation.
+	// Does says what it is for, Cost which limits of an invocation it counts against.
 	Does, Cost string
 	// Type is the signature, made of Params and Answer.
 	Type Signature

@@ -31,7 +31,7 @@ func ParseList(b []byte) ([]string, error) {
 			count++
 		}
 	}
-	list := make([]string, 0, count) // a list may be nothing but NULs: growing it takes a multiple
+	list := make([]string, 0, count) // a list may be only NULs: growing the slice would take a multiple
 	start := 0
 	for i, c := range b {
 		if c == 0 {

@@ -72,8 +72,8 @@ func fn(name string, params, results []ValueType) Function {
 	return Function{Name: name, Type: Signature{Params: params, Results: results}}
 }
 
-// Exports returns the signatures of the guest functions that the host may
-// look for. [MarkerPrefix] exports have the type of [Marker].
+// Exports returns the signatures of the guest functions that a host may call. [MarkerPrefix] exports have the
+// type of [Marker].
 func Exports() []Function {
 	status := []ValueType{I32}
 	return []Function{

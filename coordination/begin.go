@@ -15,55 +15,54 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// Beginning is a host's wish to begin items of one fire.
+// Beginning is a host's request to begin items of one fire.
 type Beginning struct {
 	Fire tree.Fire
-	// Items with the states that are known of them.
+	// Items with their known states.
 	Items map[int]ItemState
 	// ConsumeTrigger deletes the trigger that waits for this host.
 	ConsumeTrigger bool
-	// KeepTrigger has the trigger kept if an item is refused because another host runs it: the item is to run in the round when that has
-	// ended, here or on its next host.
+	// KeepTrigger keeps the trigger if an item is refused because another host runs it: the item then runs in
+	// the round afterwards, here or on its next host.
 	KeepTrigger bool
 	Now         time.Time
-	// Latest is the latest instant that may begin, by the registry's clock, and
-	// Ahead the latest that a record can name unless a wrong clock wrote it, both
-	// in Unix milliseconds. A record beyond Ahead refuses no instant, and the
-	// begin repairs it. 0 is no limit. Triggers have none.
+	// Latest is the latest instant that may begin, by the registry's clock. Ahead is the latest instant that a
+	// record can plausibly have: a record beyond it was written by a wrong clock, refuses no instant, and is
+	// repaired by the begin. Both are Unix milliseconds; 0 is no limit. Triggers have neither.
 	Latest, Ahead int64
-	// Permits are the tickets with which items begin under a limit, by item: paths of package permit. Each becomes
-	// the item's in the commit that begins it.
+	// Permits are the tickets of items that begin under a limit, by item: paths of package permit. The commit
+	// that begins an item also assigns it the ticket.
 	Permits map[int]string
-	// Turns are the rates under which items begin, by item: several share one. Each is brought up to date, and is not Known
-	// afterwards if that failed. There must be a node of each key.
+	// Turns are the rates of items that begin under one, by item; several items may share one. Begin refreshes
+	// each; if that fails, the turn is not Known afterwards. Each key must have a node.
 	Turns map[int]*rate.Turn
-	// Count is set if the records count the scheduled instants that are begun.
+	// Count makes records count the scheduled instants that begin.
 	Count bool
 }
 
-// Begun is what became of a Beginning.
+// Begun is the result of a Beginning.
 type Begun struct {
 	// Items were begun; their states hold the record that was written, and
 	// RecordZxid is the fence token. It is nil if nothing was written.
 	Items map[int]ItemState
-	// Refused were not begun.
+	// Refused did not begin, each for its reason.
 	Refused map[int]Refusal
-	// Held are those of Refused that were found to be held back, with what is
-	// recorded; Holds are those of Held that this commit holds back.
+	// Held are the Refused items that are held back, with their records; Holds are those of Held that this
+	// commit has held back.
 	Held  map[int]tree.Record
 	Holds tree.Items
-	// Disabled are the words of who disabled those of Refused that are.
+	// Disabled says who disabled a refused item.
 	Disabled map[int]tree.Word
-	// Denied are items that did not begin because the registry does not permit to write, or to read, something of them.
+	// Denied did not begin because the registry does not permit to read or write one of their nodes.
 	Denied Denials
-	// Stale is set when the host's share is not what it was: read it again.
+	// Stale is set when the host's share has changed: read it again.
 	Stale bool
 	// Kept is set if the trigger is kept: see KeepTrigger.
 	Kept bool
-	// Adopted had been begun by an earlier commit whose answer was lost, and
-	// cannot be handed back: the host is to run them as failover.
+	// Adopted items were begun by an earlier commit whose answer was lost, and cannot be handed back: the host
+	// must run them as failover.
 	Adopted []Claim
-	// Commits is how many commits it took.
+	// Commits is how many commits were made.
 	Commits int
 }
 
@@ -91,12 +90,11 @@ const (
 	RefusedAgain    = Refusal(reason.JavaMayRepeat) // see Quiet
 )
 
-// Begin writes the running marks, records and the host's list of runs for the
-// items of a fire: in one commit, or several if they do not fit one. What
-// cannot begin is taken out and the rest is tried again. Begun is valid without an
-// error. After an error the same wish, with the same states, may be put again:
-// what had begun nevertheless is found. What the registry denies for one item does not
-// keep the others from beginning; Denied is valid with an error, too.
+// Begin writes the running marks, records and the host's list of runs for the items of a fire: in one commit,
+// or several if they do not fit one. It removes items that cannot begin and tries the rest again. Begun is
+// valid only without an error, except Denied, which is always valid. After an error Begin may be called again
+// with the same request and states: it finds what had begun. An item that the registry denies does not keep the
+// others from beginning.
 func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 	b.Items = maps.Clone(b.Items) // brought up to date below
 	g := begin{
@@ -118,8 +116,8 @@ func (m *Member) Begin(ctx context.Context, b Beginning) (Begun, error) {
 	return g.out, nil
 }
 
-// refuse takes out what the known states refuse. open are those of the rest whose
-// last run another host began and did not complete.
+// refuse removes the items that their known states refuse. open are the remaining items whose last run was
+// begun by another host and not completed.
 func (g *begin) refuse() (open tree.Items) {
 	for i, state := range g.Items {
 		if g.tooEarly() {
@@ -130,7 +128,7 @@ func (g *begin) refuse() (open tree.Items) {
 			state.Record.Instant = g.Fire.Instant - 1
 			g.Items[i] = state
 		}
-		// A commit whose outcome is unknown may have begun this very run: look finds it.
+		// A commit whose outcome is unknown may have begun this very run: look will find it.
 		begun := state.Record.Owner == g.Self.ID && state.Record.Open() && state.Record.IsOf(g.Fire) && !g.Runs.Has(i)
 		if state.Record.Accepts(g.Fire) != nil && !begun {
 			g.out.Refused[i] = RefusedPast
@@ -167,15 +165,14 @@ type begin struct {
 	own     ownList // as of the newest commit or look
 	out     Begun
 	todo    tree.Items // neither begun nor refused, ascending
-	trigger bool       // the trigger is to be consumed
-	config  int32      // version of the configuration by whose schedule the instant is one
-	// forgotten are items whose record names a run of a host that lives and does
-	// not have it in its list of runs, which is given: an external edit has changed one of
-	// the two.
+	trigger bool       // the trigger has to be consumed
+	config  int32      // version of the configuration whose schedule has the instant
+	// forgotten are items whose record says that a living host runs them while that host's list of runs, which
+	// is the value, does not: an external edit has changed one of the two.
 	forgotten map[int]registry.Node
-	// unknown is set once the outcome of a commit is unknown.
+	// unknown is set once a commit's outcome is unknown.
 	unknown bool
-	// left are items whose record names a run of a host that left in good order.
+	// left are items whose record has a run of a host that left in good order.
 	left map[int]bool
 }
 
@@ -214,7 +211,7 @@ func (g *begin) run(ctx context.Context, x *step.Exchange) error {
 			case roleRate:
 				g.contended(conflict.Op.Path)
 				continue
-			case roleTrigger: // consumed by somebody else
+			case roleTrigger: // consumed elsewhere
 				g.trigger = false
 				if g.out.Items == nil {
 					return nil
@@ -258,7 +255,7 @@ type beginCommit struct {
 	part, rest tree.Items
 	records    map[int]tree.Record // that it writes, of part
 	runs       tree.Runs           // that it writes
-	turns      map[*rate.Turn]int  // how many items begin under each
+	turns      map[*rate.Turn]int  // how many items begin under each rate
 }
 
 // next begins as many items as fit one commit.
@@ -312,8 +309,8 @@ func (g *begin) next() beginCommit {
 	return next
 }
 
-// guarded is a commit of about n ops that takes effect while the job is there, with this
-// version of its configuration, and this host's share is what it knows.
+// guarded returns a commit of about n ops that takes effect only if the job exists with this version of its
+// configuration, and this host's share is the known one.
 func (m *Member) guarded(n int, config int32) commit {
 	l, guard := m.Layout, m.Share.Guard
 	c := newCommit(n)
@@ -326,8 +323,8 @@ func (m *Member) guarded(n int, config int32) commit {
 	return c
 }
 
-// reconfigured finds out whether the instant is still one: this host has not heard yet that the
-// configuration was changed. A trigger is one whatever the configuration says.
+// reconfigured checks whether the instant still counts: the configuration may have changed without this host
+// knowing yet. A trigger counts under every configuration.
 func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
 	n, err := x.Read(ctx, registry.Data(g.Layout.Config()))
 	if err != nil {
@@ -339,7 +336,7 @@ func (g *begin) reconfigured(ctx context.Context, x *step.Exchange) error {
 	}
 	g.config = node.Version
 	for _, i := range g.todo {
-		if g.Permits[i] != "" { // the limit may be another one now
+		if g.Permits[i] != "" { // the limit may have changed
 			g.out.Refused[i] = RefusedPermit
 		} else if g.Turns[i] != nil {
 			g.out.Refused[i] = RefusedRate
@@ -384,7 +381,7 @@ func (g *begin) began(c beginCommit, results []registry.Result) {
 	}
 }
 
-// contended takes out the items under the rate of a node, which others have written meanwhile.
+// contended removes the items under the rate of a node that another host has written meanwhile.
 func (g *begin) contended(path string) {
 	g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool {
 		turn := g.Turns[i]
@@ -396,22 +393,21 @@ func (g *begin) contended(path string) {
 	})
 }
 
-// ops adds what begins one item, and returns the record that it writes. If the
-// host that began it last is one too many to have died with it, the item is held
-// back instead.
+// ops adds the ops that begin one item, and returns the record that it writes. If the death of the host that
+// began it last exceeds the limit of deaths, the item is held back instead.
 func (g *begin) ops(i int, c *commit) tree.Record {
 	l, state := g.Layout, g.Items[i]
 	mine := state.Record.Owner == g.Self.ID && !state.Record.Open()
 	open := state.Record.Open() && state.Record.Owner != g.Self.ID
 	before := state.Record.Follow(state.RecordZxid)
-	if open && before.Kill.Asked() { // its host did not come to end it
+	if open && before.Kill.Asked() { // its host died before it could end it
 		before = before.EndKilled(reason.HostEndedBefore, g.Now.UnixMilli())
 	} else if _, forgets := g.forgotten[i]; open && !forgets && !g.left[i] {
 		before = before.NoteDeath(before.Owner)
 	}
 	if before.Deaths > state.Record.Deaths && tooMany(mostDeaths(g.View.Config), state.Record, before) {
 		record := before.Hold(g.Now.UnixMilli())
-		c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), state.RecordVersion)) // look has seen that its host is gone
+		c.add(roleRecord, i, registry.Set(l.Record(i), record.Data(), state.RecordVersion)) // look has found that its host is gone
 		return record
 	}
 	record := before.Begin(g.Self.ID, g.Fire, g.Now.UnixMilli())
@@ -450,31 +446,29 @@ func (g *begin) ops(i int, c *commit) tree.Record {
 	return record
 }
 
-// permit makes a ticket the item's; path is empty if the item is under no limit.
+// permit assigns a ticket to the item; path is empty if the item is under no limit.
 func (c *commit) permit(m *Member, item int, path string) {
 	if path != "" {
 		c.add(rolePermit, item, registry.Set(path, permit.Holder{Host: m.Self.ID, Job: m.Job, Item: &item}.Data(), registry.AnyVersion))
 	}
 }
 
-// mayBeTaken reports whether another host may take over an item, or may have done
-// so. mine says that this host ran it last and to the end, open that it is another
-// host's run that has no end.
+// mayBeTaken reports whether another host may take over an item, or may have done so. mine says that this host
+// ran it last and to the end; open says that another host's run of it has not ended.
 //
-// One that was taken over runs on when failover is switched off. What this host
-// itself ran last, and has owned since, no other host can have taken: hosts of ours
-// set the record, and a Java host, also one that came after the view, takes only what
-// was marked for it. It marks what a host that died was running, and no host has run
-// this item since.
+// A taken-over run continues when failover is switched off. If this host ran the item last and has owned it
+// since, no other host can have taken it: hosts of ours set the record, and a Java host, even one that joined
+// after the view, takes only items that are marked for it. Items are marked when a host that ran them dies, and
+// no host has run this one since.
 func (g *begin) mayBeTaken(mine, open bool) bool {
 	return open || (g.View.Config.Failover && (!mine || g.mixed()))
 }
 
-// marked reports whether the running marks outlive the host.
+// marked reports whether running marks outlive the host.
 func (g *begin) marked() bool { return g.View.Config.MonitorExecution && g.View.Config.Failover }
 
-// runningMark is ephemeral without failover, persistent with it, as
-// ElasticJob has it since 3.0.2.
+// runningMark returns the op that makes the mark: ephemeral without failover, persistent with it, as in
+// ElasticJob since 3.0.2.
 func (g *begin) runningMark(item int) registry.Op {
 	if g.View.Config.Failover {
 		return registry.Create(g.Layout.ItemRunning(item), []byte(g.Self.ID))
@@ -488,7 +482,7 @@ func (s ItemState) begun(r tree.Record, version int32, zxid int64) ItemState {
 	return s
 }
 
-// stale ends a begin for a share that is not what it was.
+// stale ends a begin because the share has changed.
 func (g *begin) stale() {
 	g.out.Stale = true
 	if g.out.Items != nil {
@@ -498,9 +492,8 @@ func (g *begin) stale() {
 	}
 }
 
-// look finds out why items could not begin, all of them in one read, or whether
-// they have begun though the commit's outcome was unknown. Begins of which nothing
-// ran are handed back.
+// look finds out, in one read, why items could not begin, or whether they have begun although the commit's
+// outcome was unknown. It hands back items that have begun and do not run.
 func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) error {
 	l, self := g.Layout, g.Self.ID
 	items = slices.Clone(items)
@@ -533,7 +526,7 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) er
 		g.todo = slices.DeleteFunc(slices.Clone(g.todo), func(i int) bool { return done[i] })
 		g.own = ownList{actual, tree.VersionOf(own)}
 		if g.trigger && g.out.Items != nil && len(g.todo) == 0 {
-			// It may have been consumed with what was begun after all.
+			// It may have been consumed together with items that began.
 			g.trigger = false
 			_, err := x.Commit(ctx, registry.Delete(l.Trigger(self), registry.AnyVersion))
 			if step.UnlessConflict(err) != nil {
@@ -544,7 +537,7 @@ func (g *begin) look(ctx context.Context, x *step.Exchange, items tree.Items) er
 	}
 }
 
-// beginQueries are the nodes on which it depends whether items can begin.
+// beginQueries are the nodes that decide whether items can begin.
 func (g *begin) beginQueries(items tree.Items) reading {
 	l := g.Layout
 	read := newReading(1 + 9*len(items))
@@ -562,8 +555,7 @@ func (g *begin) beginQueries(items tree.Items) reading {
 	return read
 }
 
-// understand decides about one item that a commit has not begun: it is to be tried
-// again, or is refused, or has begun nevertheless.
+// understand decides about one item that a commit has not begun: try again, refuse, or it has begun after all.
 func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans tree.Items) (again, begun bool) {
 	l, self := g.Layout, g.Self.ID
 	state, record := g.Items[i], n.Data(l.Record(i))
@@ -626,8 +618,7 @@ func (g *begin) understand(i int, n registry.Snapshot, actual tree.Runs, orphans
 	return true, false
 }
 
-// markedAgainst says which mark of an operator, or of a failover, keeps an item
-// from beginning.
+// markedAgainst returns which operator's or failover mark keeps an item from beginning.
 func (g *begin) markedAgainst(i int, n registry.Snapshot, r tree.Record) Refusal {
 	l := g.Layout
 	open, mine := r.Open() && r.Owner != g.Self.ID, r.Owner == g.Self.ID && !r.Open()
@@ -643,13 +634,13 @@ func (g *begin) markedAgainst(i int, n registry.Snapshot, r tree.Record) Refusal
 	return ""
 }
 
-// forgets reports whether a list of runs is there, and without the item.
+// forgets reports whether a list of runs exists and does not have the item.
 func forgets(n registry.Node, item int) bool {
 	runs, err := tree.ParseRuns(n.Data)
 	return n.Exists && err == nil && !runs.Has(item)
 }
 
-// handBack deals with begins of this host of which nothing ran.
+// handBack hands back items that this host has begun and does not run.
 func (g *begin) handBack(ctx context.Context, x *step.Exchange, orphans tree.Items) error {
 	if len(orphans) == 0 {
 		return nil

@@ -9,10 +9,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// bury removes the last traces of a host that left nothing unfinished. If
-// items are still assigned to it they are resharded: the instances may be
-// the same as at the last division, for a host that was stopped by an operator
-// is not counted any more and keeps what it runs. n has the nodes of the dead host.
+// bury removes the last nodes of a host that left nothing unfinished. If items are still assigned to it they
+// are resharded, even if the instances are the same as at the last division: a host that an operator has
+// stopped no longer counts but keeps what it runs. n has the nodes of the dead host.
 func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapshot) error {
 	l := r.View.Layout
 	members, assigned := n.Data(l.Members()), n.Data(l.AssignmentOf(r.Dead))
@@ -25,14 +24,14 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 			ops = append(ops, registry.Delete(node.Path, node.Version))
 		}
 	}
-	if len(ops) == 0 { // somebody else has done it
+	if len(ops) == 0 { // another host has done it
 		r.out.Settled = true
 		return nil
 	}
 
 	var err error
-	// A Java leader divides of its own accord when an instance goes, and may
-	// have done so already: its division says nothing to our assignment nodes.
+	// A Java leader divides by itself when an instance goes, and may have done so already; its division does
+	// not touch our assignment nodes.
 	if divide := len(assigned.Data) > 0 && !r.View.JavaLed(); divide {
 		_, err = x.Commit(ctx, append(slices.Clone(ops), registry.Create(l.Necessary(), nil))...)
 		if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == len(ops) {
@@ -41,7 +40,7 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 	} else {
 		_, err = x.Commit(ctx, ops...)
 	}
-	if step.Contested(err) { // somebody else does it, or the next call sees that it is done
+	if step.Contested(err) { // another host does it, or the next call sees that it is done
 		return nil
 	}
 	if err == nil {
@@ -51,11 +50,10 @@ func (r *recovery) bury(ctx context.Context, x *step.Exchange, n registry.Snapsh
 	return err
 }
 
-// Bury removes the last traces of those of the dead hosts that left nothing
-// unfinished, all in one commit: after an outage that is every host there was. It
-// leaves alone who lives: one that an operator has stopped, or one that is on its
-// way into the job. Without bury it only looks. left are those with whom Recover
-// has to deal, gone those of the others that have not left in good order.
+// Bury removes the last nodes of those dead hosts that left nothing unfinished, all in one commit: after an
+// outage that is every former host. It skips living hosts: one that an operator has stopped, or one that is
+// joining. If bury is false it only reads. left are the hosts that Recover must handle, gone those of the
+// others that did not leave in good order.
 func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone []string, err error) {
 	l, v := m.Layout, m.View
 	var lives, read []registry.Query
@@ -74,7 +72,7 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone
 			return nil
 		}
 		_, err = x.Commit(ctx, ops...)
-		if step.Contested(err) { // somebody else does it, or the next call
+		if step.Contested(err) { // another host does it, or the next call
 			return nil
 		}
 		return err
@@ -82,7 +80,7 @@ func (m *Member) Bury(ctx context.Context, dead []string, bury bool) (left, gone
 	return left, gone, err
 }
 
-// burials are what Bury returns, and the ops that remove as many as fit a commit.
+// burials returns the results of Bury, and the ops that remove as many hosts as fit a commit.
 func (v View) burials(dead []string, n registry.Snapshot) (left, gone []string, ops []registry.Op) {
 	l := v.Layout
 	members := n.Data(l.Members())
@@ -116,7 +114,7 @@ func (v View) burials(dead []string, n registry.Snapshot) (left, gone []string, 
 		return left, nil, nil
 	}
 	ops = append(ops, registry.Set(members.Path, rest.Data(), members.Version))
-	if divide && !v.JavaLed() && !v.Necessary { // as for one that is buried alone
+	if divide && !v.JavaLed() && !v.Necessary { // as in bury
 		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
 	return left, gone, ops

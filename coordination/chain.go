@@ -16,16 +16,16 @@ import (
 
 // Jobs that come after other jobs.
 //
-// A job that comes after another one has itself entered in that one's node ends ([Follow]), and raises the flag.
-// The leader there notes with the division that fires are followed, and raises the epoch: nobody begins a
-// fire any more without knowing it. From then on each commit that completes items notes their ends in the node
-// ends, whose version it proves. The one that completes the last item says how the fire has ended, in the same
-// commit: no crash comes between. Hosts of the later job watch that node. The instants of its fires are
-// theirs, so that the records of the items refuse what was begun, as with any schedule. Triggers have no instant of
-// their own: the later job's leader makes a round of its own of each, in one commit with the node
-// after, which names those that were consumed.
+// A job that comes after another one adds itself to that job's node "ends" ([Follow]), and raises the sharding
+// flag. That job's leader then notes in the division that fires are followed, and raises the epoch: no host
+// begins a fire without knowing it. From then on each commit that completes items also writes their ends to the
+// node "ends", whose version it proves. The commit that completes the last item also says how the fire has
+// ended: no crash can come between. Hosts of the later job watch that node. The instants of the later job's
+// fires are those of the earlier job, so that the records of its items refuse an instant that was begun, as
+// with any schedule. Triggers have no instant of their own: the later job's leader makes a round for each
+// trigger, in one commit with the node "after", which names the consumed triggers.
 
-// knownEnds is what a host knows of a job's node ends; read is set once it does.
+// knownEnds is what a host knows of a job's node "ends"; read is set once the node was read.
 type knownEnds struct {
 	read    bool
 	ends    tree.Ends
@@ -33,7 +33,7 @@ type knownEnds struct {
 	exists  bool
 }
 
-// size is about how many bytes a commit needs for it.
+// size is about how many bytes it takes in a commit.
 func (k knownEnds) size() int {
 	if !k.exists {
 		return 0
@@ -44,17 +44,17 @@ func (k knownEnds) size() int {
 // Followed reports whether other jobs come after this one, so that ends of fires are noted.
 func (m *Member) Followed() bool { return m.Share.Followed || m.View.Division.Followed }
 
-// Ends is how fires of the job have ended, as this host knows it.
+// Ends returns how fires of the job have ended, as far as this host knows.
 func (m *Member) Ends() tree.Ends { return m.ends.ends }
 
-// SeeEnds takes note of what a watch has shown of the node ends.
+// SeeEnds stores the node "ends" as a watch has shown it.
 func (m *Member) SeeEnds(n registry.Node) {
 	if !n.Exists || n.Version >= m.ends.version || !m.ends.exists {
 		m.ends = knownEnds{true, tree.ParseEnds(n.Data), n.Version, n.Exists}
 	}
 }
 
-// readEnds reads the node if ends of fires are to be noted and it is not known, or known to be another by now.
+// readEnds reads the node if ends of fires are to be noted and the known version is missing or outdated.
 func (c *completion) readEnds(ctx context.Context, x *step.Exchange, again bool) error {
 	if !c.Followed() || (c.ends.read && !again) {
 		return nil
@@ -72,7 +72,8 @@ func (k *knownEnds) readFrom(ctx context.Context, x *step.Exchange, l tree.Layou
 	return nil
 }
 
-// settle is how fires have ended once these items are completed; changed is false if that is not noted.
+// settle returns how fires have ended once these items are completed; changed is false if nothing has to be
+// noted.
 func (c *completion) settle(items tree.Items) (ends tree.Ends, changed bool) {
 	if !c.ends.exists || len(items) == 0 {
 		return ends, false
@@ -84,7 +85,7 @@ func (c *completion) settle(items tree.Items) (ends tree.Ends, changed bool) {
 		outcome := e.Outcome
 		if e.HandBack != nil {
 			if !e.State.Record.Kill.Asked() {
-				continue // it begins once more
+				continue // it will begin once more
 			}
 			outcome = tree.OutcomeCancelled
 		}
@@ -92,7 +93,7 @@ func (c *completion) settle(items tree.Items) (ends tree.Ends, changed bool) {
 		if id.Instant == 0 && id.Trigger == 0 {
 			id = e.State.Record.Fire()
 		}
-		if id.Given { // what it ran for is not the next instant of the chain
+		if id.Given { // its instant is not the next one of the chain
 			continue
 		}
 		s := byFire[id.ID()]
@@ -123,8 +124,8 @@ func (m *Member) total(id tree.Fire, highest int) int {
 	return m.View.Config.ShardingTotalCount
 }
 
-// SettleItems notes ends of items that no completion notes: they do not run in a fire. It proves that
-// the items are this host's. done is false if they are not, or if nothing is new.
+// SettleItems notes ends of items that have no completion because they do not run in a fire. It proves that
+// this host owns the items. done is false if it does not, or if nothing is new.
 func (m *Member) SettleItems(ctx context.Context, now time.Time, settled ...tree.Settled) (done bool, err error) {
 	known := m.ends
 	err = m.perform(ctx, "note ends", func(ctx context.Context, x *step.Exchange) error {
@@ -160,11 +161,11 @@ func (m *Member) SettleItems(ctx context.Context, now time.Time, settled ...tree
 	return done, err
 }
 
-// ChainError says why a job cannot come after another one: Path leads from the job to what is
-// wrong.
+// ChainError says why a job cannot come after another one: Path leads from the job to the missing or repeated
+// one.
 type ChainError struct {
 	Path    []string
-	Missing bool // the last job of Path is not there; else it is the first one again
+	Missing bool // the last job of Path does not exist; otherwise it equals the first
 }
 
 func (e *ChainError) Error() string {
@@ -175,7 +176,7 @@ func (e *ChainError) Error() string {
 	return "after: the jobs would come after each other: " + clipPath(e.Path)
 }
 
-// clipPath is a path that is not too long to be read.
+// clipPath shortens a long path for people.
 func clipPath(path []string) string {
 	const most = 12
 	if len(path) > most {
@@ -184,9 +185,9 @@ func clipPath(path []string) string {
 	return strings.Join(path, " -> ")
 }
 
-// Cycle finds a shortest way from a job back to itself, over what each job comes after; nil if there is none.
+// Cycle finds a shortest path from a job back to itself along what each job comes after; nil if there is none.
 func Cycle(job string, after func(job string) []string) []string {
-	from := map[string]string{} // the job that led to each
+	from := map[string]string{} // the predecessor of each job on the path
 	next := []string{job}
 	for len(next) > 0 {
 		at := next[0]
@@ -209,8 +210,8 @@ func Cycle(job string, after func(job string) []string) []string {
 	return nil
 }
 
-// Circular is what of after, the jobs that each job comes after, can be part of a cycle: each job is left out that comes after
-// none, or only after such.
+// Circular returns the jobs of after that can be part of a cycle. after has the jobs that each job comes after.
+// It leaves out each job that comes after none, or only after jobs that are left out.
 func Circular(after map[string][]string) map[string][]string {
 	waits, followers := make(map[string]int), make(map[string][]string)
 	var free []string
@@ -239,9 +240,9 @@ func Circular(after map[string][]string) map[string][]string {
 	return rest
 }
 
-// CheckChain looks at what the jobs come after, from this one on. known returns what a job comes after if the caller knows
-// that; of the other jobs the registry is read. The error is a [*ChainError] if one that this one comes after directly is
-// not there, or if the way leads back.
+// CheckChain checks the jobs that a job comes after, directly and indirectly. known returns what a job comes
+// after if the caller knows it; the registry is read for the other jobs. The error is a [*ChainError] if a
+// direct predecessor does not exist, or if there is a cycle.
 func CheckChain(ctx context.Context, r registry.Center, l tree.Layout, after []jobconfig.After, known func(job string) (before []string, ok bool)) error {
 	return step.Perform(ctx, r, "read the jobs before", func(ctx context.Context, x *step.Exchange) error {
 		direct := jobNames(after)
@@ -297,19 +298,19 @@ func jobNames(after []jobconfig.After) (jobs []string) {
 	return jobs
 }
 
-// afterOf are the jobs that one comes after, by its configuration.
+// afterOf returns the jobs that a job comes after, by its configuration.
 func afterOf(config registry.Node) []string {
 	c, _, err := jobconfig.Parse(config.Data)
 	if err != nil || !config.Exists || c.InstantProps() == nil {
 		return nil
 	}
-	g, _ := c.Guest() // what cannot be read names none
+	g, _ := c.Guest() // an unreadable configuration names none
 	return jobNames(g.When.After)
 }
 
-// Follow enters a job among those that come after other ones, unless it is: in one commit, or several if they do not fit one. The
-// leader of each that this job is the first to come after is asked to tell its hosts. The error is a [*ChainError] if one of them is
-// not there.
+// Follow adds a job to the followers of other jobs, unless it is one: in one commit, or several if they do not
+// fit one. It asks the leader of each job that gets its first follower to notify its hosts. The error is a
+// [*ChainError] if one of the jobs does not exist.
 func Follow(ctx context.Context, r registry.Center, job string, causes ...tree.Layout) error {
 	return step.Perform(ctx, r, "follow other jobs", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -344,7 +345,7 @@ func Follow(ctx context.Context, r registry.Center, job string, causes ...tree.L
 	})
 }
 
-// follow are the ops that enter a job among those that come after another one, which n has; none if it is entered.
+// follow returns the ops that add a job to the followers of another one, whose nodes are n; none if it is one.
 func follow(job string, cause tree.Layout, n registry.Snapshot) []registry.Op {
 	node := n.Data(cause.Ends())
 	ends, changed := tree.ParseEnds(node.Data).WithFollower(job)
@@ -359,7 +360,7 @@ func follow(job string, cause tree.Layout, n registry.Snapshot) []registry.Op {
 	return append(ops, askLeader(cause, n.Data(cause.Necessary()))...)
 }
 
-// askLeader raises the flag.
+// askLeader returns the ops that raise the flag.
 func askLeader(l tree.Layout, flag registry.Node) []registry.Op {
 	if flag.Exists {
 		return []registry.Op{registry.Check(l.Necessary(), registry.AnyVersion)}
@@ -367,8 +368,8 @@ func askLeader(l tree.Layout, flag registry.Node) []registry.Op {
 	return []registry.Op{registry.Ensure(l.ShardingFlags()), registry.Create(l.Necessary(), nil)}
 }
 
-// Unfollow takes jobs away from those that come after another one. With the last the node goes, and the leader is
-// asked to tell the hosts that nothing is noted any more.
+// Unfollow removes jobs from the followers of a job. If none remains it deletes the node and asks the leader to
+// notify the hosts that ends need not be noted.
 func Unfollow(ctx context.Context, r registry.Center, cause tree.Layout, jobs ...string) error {
 	return step.Perform(ctx, r, "unfollow "+cause.Job, func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -399,7 +400,7 @@ func Unfollow(ctx context.Context, r registry.Center, cause tree.Layout, jobs ..
 	})
 }
 
-// Strays are those of a job's followers that do not come after it any more, or were removed.
+// Strays returns the followers of a job that no longer come after it, or were removed.
 func Strays(ctx context.Context, r registry.Center, l tree.Layout, followers []string) (strays []string, err error) {
 	err = step.Perform(ctx, r, "read the jobs after", func(ctx context.Context, x *step.Exchange) error {
 		var read []registry.Query

@@ -25,7 +25,7 @@ const (
 	roleEnds   // how fires have ended
 	rolePermit // a ticket of a limit
 	roleRate   // when items began under a rate
-	roleStale  // a mark of a run that is not this host's any more
+	roleStale  // a mark of a run that this host has lost
 )
 
 // commit is a list of ops with the item and role of each.
@@ -47,13 +47,13 @@ func newCommit(n int) commit {
 	return commit{make([]registry.Op, 0, n), make([]int, 0, n), make([]role, 0, n)}
 }
 
-// Denials are the items of which the registry does not permit to write or to read something, and why:
-// each a *[registry.DeniedError] or a *[registry.UnreadableError]. A step goes on without them. They are the same until an
-// administrator changes the registry, so wait before these items are tried again.
+// Denials are items with a node that the registry does not permit to read or write, each with a
+// *[registry.DeniedError] or a *[registry.UnreadableError]. A step continues without them. The denial lasts
+// until an administrator changes the registry, so wait before you try these items again.
 type Denials map[int]error
 
-// denied notes the item of the op that the registry does not permit. It returns false if the
-// commit failed for something else, or if the op belongs to no item: that concerns them all.
+// denied notes the item of the op that the registry does not permit. It returns false if the commit failed for
+// another reason, or if the op belongs to no item and so concerns them all.
 func (c *commit) denied(err error, denials *Denials) (item int, ok bool) {
 	denied := step.DeniedOf(err)
 	if denied == nil || c.items[denied.Index] < 0 {
@@ -89,10 +89,10 @@ func (c *commit) addRuns(l tree.Layout, self string, runs tree.Runs, version int
 	c.add(roleRuns, -1, registry.Set(l.RunsOf(self), runs.Data(), version))
 }
 
-// room is how many bytes of items fit a commit that writes this list too. However
-// long the list is, a commit carries more than one item.
+// itemRoom is how many bytes a commit has for items if it also writes this list. It is always enough for more
+// than one item.
 func itemRoom(r tree.Runs) int { return max(step.Budget-len(r.Data()), leastRoom) }
 
-// leastRoom is what a commit has for items when the list of runs is very long:
-// both together still fit a request.
+// leastRoom is what a commit has for items when the list of runs is very long: together they still fit a
+// request.
 const leastRoom = step.Budget / 8

@@ -23,8 +23,8 @@ type Ended struct {
 	HasOffset bool
 	// Failover is true if the run was taken over from a host that died.
 	Failover bool
-	// Fire is the fire that the run was of, and Root the trigger with which the chain of jobs began that
-	// has come to it, if that is another one: both for the jobs that come after this one.
+	// Fire is the fire of the run. Root is the trigger at the beginning of the chain of jobs, if that is
+	// another one. The jobs that come after this one use both.
 	Fire tree.Fire
 	Root int64
 	// Permit is the ticket with which the item runs under a limit; it is deleted with the completion. Empty: none.
@@ -33,49 +33,46 @@ type Ended struct {
 	HandBack *tree.Record
 }
 
-// Completing is a host's wish to complete items.
+// Completing is a host's request to complete items.
 type Completing struct {
 	Items map[int]Ended
-	// Marked says that running marks were made for items, whatever the configuration
-	// says by now.
+	// Marked says that the items have running marks, whatever the configuration says now.
 	Marked bool
-	// Wake has the other hosts look again: an item that waited for this run can
-	// begin. Set it when an item is not the host's own.
+	// Wake makes the other hosts check again, since an item that waited for this run can begin. Set it when an
+	// item is not the host's own.
 	Wake bool
-	// AskForSharding also sets the flag: an item that stayed only because it
-	// ran can move now.
+	// AskForSharding also raises the flag: an item that stayed only because it ran can move now.
 	AskForSharding bool
 	Now            time.Time
 }
 
-// Completed is what became of a Completing.
+// Completed is the result of a Completing.
 type Completed struct {
-	// Items took effect, with their new states. Lost are no longer this
-	// host's: their completion and offset did not take effect.
+	// Items are completed, with their new states. Lost are no longer this host's: their completion and offset
+	// had no effect.
 	Items map[int]ItemState
 	Lost  tree.Items
-	// Closed are the records of those of Lost that others have closed, because they took
-	// this host for dead.
+	// Closed are the records of those Lost items that other hosts have closed, because they took this host for
+	// dead.
 	Closed map[int]tree.Record
-	// Adopted had been begun by a commit whose answer was lost, and cannot be
-	// handed back: the host is to run them as failover.
+	// Adopted items had been begun by a commit whose answer was lost, and cannot be handed back: the host must
+	// run them as failover.
 	Adopted []Claim
-	// Killed are those of Items that were to be handed back, and that an operator had
-	// killed: they have ended as their records say.
+	// Killed are those of Items that were to be handed back but had been killed by an operator: they have ended
+	// as their records say.
 	Killed tree.Items
-	// Denied are neither completed nor lost: the registry does not permit it. Put them again later.
+	// Denied are neither completed nor lost: the registry does not permit it. Complete them again later.
 	Denied Denials
-	// Crowded are items whose running mark was not this host's any more when they were completed beside Java
-	// hosts, and whose it was; empty if it was gone. That host, or somebody, ran the item at the same time.
+	// Crowded are items that this host completed beside Java hosts and whose running mark was no longer its
+	// own, with the mark's owner, empty if the mark was gone. Another host ran the item at the same time.
 	Crowded map[int]string
 	Commits int
 }
 
-// Complete writes the ends of runs: in one commit, or several if they do not
-// fit one. After an error the same wish may be put again: what had taken
-// effect nevertheless is found. What the registry denies for one item does not keep the
-// others from being completed; Denied is valid with an error, too. Without items it only looks for begins whose
-// outcome is unknown, and proves that there are none left.
+// Complete writes the ends of runs: in one commit, or several if they do not fit one. After an error it may be
+// called again with the same request: it finds what had taken effect. An item that the registry denies does not
+// keep the others from being completed; Denied is valid with an error, too. Without items it only resolves
+// begins whose outcome is unknown.
 func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) {
 	c.Items = maps.Clone(c.Items)
 	e := completion{
@@ -85,7 +82,7 @@ func (m *Member) Complete(ctx context.Context, c Completing) (Completed, error) 
 		out:        Completed{Items: make(map[int]ItemState), Closed: make(map[int]tree.Record), Crowded: make(map[int]string)},
 		todo:       slices.Sorted(maps.Keys(c.Items)),
 		marks:      make(map[int]endMarks),
-		ask:        c.AskForSharding && len(c.Items) > 0, // else not before something can move
+		ask:        c.AskForSharding && len(c.Items) > 0, // otherwise not before an item can move
 		ends:       m.ends,
 	}
 	if !m.Followed() {
@@ -116,7 +113,7 @@ type completion struct {
 }
 
 func (c *completion) run(ctx context.Context, x *step.Exchange) error {
-	if len(c.Items) == 0 || c.marksCount() { // a Java host overwrites marks, and this host must not delete its mark
+	if len(c.Items) == 0 || c.marksCount() { // a Java host overwrites marks; its mark must not be deleted
 		if err := c.look(ctx, x, c.todo); err != nil {
 			return err
 		}
@@ -145,7 +142,7 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 			c.todo, c.stale = next.rest, nil
 			continue
 		case conflict != nil && next.roles[conflict.Index] == roleStale:
-			c.stale = nil // somebody else does it
+			c.stale = nil // another host does it
 			continue
 		case conflict != nil && next.roles[conflict.Index] == rolePermit: // it is gone
 			i := next.items[conflict.Index]
@@ -179,20 +176,20 @@ func (c *completion) run(ctx context.Context, x *step.Exchange) error {
 	}
 }
 
-// marksCount reports whether the running marks say what a Java host runs.
+// the items are completed anyway
 func (c *completion) marksCount() bool {
 	return c.Marked && c.View.Config.MonitorExecution && c.View.Mixed()
 }
 
-// wrote reports whether a record that is closed may have been written by a completion of this
-// wish whose answer was lost. Others write another outcome: this host was taken for dead.
+// wrote reports whether a closed record may have been written by an earlier try of this request whose answer
+// was lost. Hosts that take this one for dead write another outcome.
 func (c *completion) wrote(i int, r tree.Record) bool {
 	e := c.Items[i]
 	return r.Outcome == c.ended(i).Outcome && (e.HandBack == nil || e.State.Record.Kill.Asked() ||
 		(r.Again == e.HandBack.Again && (r.Again != 0 || r.Ended == r.Begun)))
 }
 
-// noteKilled notes that an item was to be handed back and has ended, because it was killed.
+// noteKilled notes that an item, which was to be handed back, ended because it was killed.
 func (c *completion) noteKilled(i int, e Ended) {
 	if e.HandBack != nil && e.State.Record.Kill.Asked() {
 		c.out.Killed = append(c.out.Killed, i)
@@ -318,7 +315,7 @@ func (c *completion) completed(next completeCommit, results []registry.Result) {
 		}
 	}
 	if c.own.version == tree.NoVersion {
-		c.own.runs = next.runs // the list is gone, and is recreated of these
+		c.own.runs = next.runs // the list is gone, and is recreated with these
 	}
 }
 
@@ -341,8 +338,8 @@ func (s ItemState) saved(offset []byte) ItemState {
 	return s
 }
 
-// look finds out why items could not be completed, or whether they have been
-// though the commit's outcome was unknown.
+// look finds out why items could not be completed, or whether they are although the commit's outcome was
+// unknown.
 func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Items) error {
 	l, self := c.Layout, c.Self.ID
 	read := newReading(2 + 5*len(items))
@@ -366,7 +363,7 @@ func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Item
 	c.todo = slices.DeleteFunc(slices.Clone(c.todo), func(i int) bool { return done[i] })
 	c.own = ownList{actual, tree.VersionOf(own)}
 	if c.wake.Exists {
-		c.wake = members // somebody woke the others before this was written: once more
+		c.wake = members // another host woke the others first: once more
 	}
 	if len(orphans) == 0 {
 		return nil
@@ -384,20 +381,18 @@ func (c *completion) look(ctx context.Context, x *step.Exchange, items tree.Item
 	return nil
 }
 
-// understand decides about one item that a commit has not completed: it is to be
-// tried again, or has been completed nevertheless, or is lost.
+// understand decides about one item that a commit has not completed: try again, completed after all, or lost.
 func (c *completion) understand(i int, n registry.Snapshot) (again bool) {
 	l, self, e := c.Layout, c.Self.ID, c.Items[i]
 	record, offset := n.Data(l.Record(i)), n.Data(l.Offset(i))
 	marks := [...]registry.Node{n.Data(l.ItemRunning(i)), n.Data(l.ItemFailover(i)), n.Data(l.ItemFailovering(i))}
 	r := tree.ParseRecord(record.Data)
-	// The version alone proves that the run is still this host's: an offset of
-	// another version is one that was saved without an answer.
+	// The version alone proves that the run is still this host's. An offset of another version was saved by a
+	// commit whose answer was lost.
 	state := e.State
 	state.Offset, state.OffsetVersion, state.HasOffset = offset.Data, offset.Version, offset.Exists
 
-	// The owner is looked at for a job that was removed and made again: versions
-	// begin at 0 again.
+	// Check the owner too: in a job that was removed and recreated, versions begin at 0 again.
 	state, _ = state.killed(record)
 	if record.Exists && record.Version == state.RecordVersion && r.Owner == self {
 		e.State = state

@@ -11,20 +11,19 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Applied says what became of a definition.
+// Applied is the result of applying a definition.
 type Applied struct {
-	Configuration, Before jobconfig.Configuration // what the registry has, and had
+	Configuration, Before jobconfig.Configuration // what the registry has now, and had before
 	// Created is true if the job was not in the registry before.
 	Created bool
 	// Changed are the fields that the definition file changed; Kept are those
 	// where the registry differs from the file and stays.
 	Changed, Kept []string
-	// Superseded is set when the definition was applied to the job before, has
-	// been replaced by a newer one since, and differs from what is in force:
-	// nothing of it was applied, and the host's file is out of date.
+	// Superseded: this definition was applied before, has been replaced by a newer one since, and differs from
+	// what is in force. Nothing of it was applied, and the host's file is out of date.
 	Superseded bool
 
-	stepped bool // a step of a joining that is not its last took effect
+	stepped bool // a step of joining took effect, and another one follows
 }
 
 // definitions are the nodes that a definition file is applied to: the
@@ -33,13 +32,12 @@ type Applied struct {
 type definitions struct {
 	layout                   tree.Layout
 	config, last, superseded registry.Node
-	// before are the definitions that the one which makes the job supersedes.
+	// before are the definitions that are superseded by the one that creates the job.
 	before tree.Superseded
 }
 
-// apply decides what the registry's configuration becomes: a field that was
-// changed in the file since it was last applied is applied, one that was changed
-// in the registry only stays. former is as in Joining.
+// apply decides the registry's new configuration: a field that was changed in the file since it was last
+// applied is applied; one that was changed only in the registry stays. former is as in Joining.
 func (d definitions) apply(mine jobconfig.Configuration, former string, accept func(jobconfig.Configuration) error) ([]registry.Op, Applied, error) {
 	l, yaml := d.layout, mine.YAML()
 	if accept == nil {
@@ -99,8 +97,8 @@ func (d definitions) create(mine jobconfig.Configuration, accept func(jobconfig.
 	return ops, Applied{Configuration: mine, Created: true}, nil
 }
 
-// remember writes down the definition that is applied now, and in list the one
-// that it supersedes; again, if the configuration is written: see operate.EditedOutside.
+// remember records the definition that is applied now, and adds to list the one that it supersedes; again, if
+// the configuration is written: see operate.EditedOutside.
 func (d definitions) remember(yaml []byte, list tree.Superseded, again bool) []registry.Op {
 	if !again && d.last.Exists && string(d.last.Data) == string(yaml) {
 		return nil
@@ -111,9 +109,9 @@ func (d definitions) remember(yaml []byte, list tree.Superseded, again bool) []r
 	return []registry.Op{step.Put(d.last, yaml), step.Put(d.superseded, list.Replace(d.last.Data, yaml).Data())}
 }
 
-// ApplyDefinition brings a changed definition file to the registry. former, accept and
-// said are as in Joining. If it changes the field disabled, that is a word for the whole
-// job. It returns tree.ErrRemoved for a job that is not in the registry.
+// ApplyDefinition applies a changed definition file to the registry. former, accept and said are as in Joining.
+// If it changes the field disabled, said is the word for the whole job. It returns tree.ErrRemoved for a job
+// that is not in the registry.
 func ApplyDefinition(ctx context.Context, r registry.Center, l tree.Layout, mine jobconfig.Configuration, former string, accept func(jobconfig.Configuration) error, said tree.Word) (applied Applied, err error) {
 	err = step.Perform(ctx, r, "apply definition", func(ctx context.Context, x *step.Exchange) error {
 		for {

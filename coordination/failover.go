@@ -11,56 +11,53 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Recovery is a host's wish to deal with what a crashed host left behind.
+// Recovery is a host's request to take over what a crashed host left behind.
 type Recovery struct {
 	// Dead is the crashed host's instance id.
 	Dead string
-	// All is set to take whatever is left, not only this host's share of it.
+	// All takes everything that is left, not only this host's share.
 	All bool
 	// Limit is how many items this host can take now.
 	Limit int
-	// Busy reports whether this host is running an item itself; nil: it runs none.
+	// Busy reports whether this host runs an item itself; nil means that it runs none.
 	Busy func(item int) bool
-	// Permit returns the ticket with which the item is to run under a limit; empty: there is none that is granted, and
-	// the item is left. It gives the same ticket each time. nil: the items are under no limit.
+	// Permit returns the ticket with which the item is to run under a limit. An empty path means that none is
+	// granted, and the item is left. It returns the same ticket each time. A nil Permit means that the items
+	// are under no limit.
 	Permit func(item int, fire tree.Fire) string
-	// From is Recovered.Next of the call before, if that was not 0.
+	// From is Recovered.Next of the previous call, if that was not 0.
 	From int
-	// Seen is Recovered.Version of the look before; 0 at the first. Much that is left is another
-	// host's, whatever All says, as long as somebody takes something.
+	// Seen is Recovered.Version of the previous call; 0 at the first. While other hosts still take items, a
+	// large remainder is left to them even with All.
 	Seen int32
 	Now  time.Time
 }
 
-// Recovered is what became of a Recovery.
+// Recovered is the result of a Recovery.
 type Recovered struct {
-	// Claimed were begun by this host, as failover of the fires they belong to.
+	// Claimed items were begun by this host, as failover of their fires.
 	Claimed []Claim
-	// Lost were begun by the dead host and will not be run again in their
-	// fire, because failover is off or, as State shows, another host has begun
-	// them for a later one. They are reported, as Elsewhere are, even if the
-	// exchange ends with an error: its commit may have taken effect without an answer.
+	// Lost were begun by the dead host and will not run again in their fire: failover is off or, as State
+	// shows, another host has begun them for a later one. Lost and Elsewhere are reported even with an error:
+	// the commit may have taken effect without an answer.
 	Lost []Claim
 	// Elsewhere were run again by Java hosts.
 	Elsewhere []Claim
-	// Held are held back: too many hosts in a row have died in runs of the
-	// item. State.Record says which.
+	// Held are held back: too many hosts in a row have died in runs of the item. State.Record names the run.
 	Held []Claim
-	// Killed were not taken over: an operator had killed the run. The reason is
-	// in State.Record.
+	// Killed were not taken over, because an operator had killed the run. State.Record has the reason.
 	Killed []Claim
-	// Left were not taken: disabled, somebody else's share, over Limit, or beyond Next.
+	// Left were not taken: disabled, another host's share, over Limit, or beyond Next.
 	Left tree.Ranges
-	// Denied are of Left: the registry does not permit to take or to close them.
+	// Denied are those of Left that the registry does not permit to take or to close.
 	Denied Denials
-	// Next is set if there may be more to take than one call does: call again with it.
+	// Next is set if there may be more items than one call takes: pass it as From to the next call.
 	Next int
-	// Version is that of the dead host's list of runs, from 1 on.
+	// Version is the version of the dead host's list of runs, from 1.
 	Version int32
 	// Settled is set when nothing of the dead host is left.
 	Settled bool
-	// Gone is set if the dead host was found to have died, Stopped if it has left in
-	// good order, with runs that had not ended.
+	// Gone is set if the dead host has died, Stopped if it left in good order with unfinished runs.
 	Gone, Stopped bool
 	Commits       int
 }
@@ -72,30 +69,25 @@ type Claim struct {
 	State ItemState
 }
 
-// Recover takes over items that a crashed host had begun, or with failover off
-// writes down that they are lost. The items are divided in blocks among the hosts
-// that run nothing of the job, or among all if each runs something; what the
-// first host that takes its share has found is written down with it, and the
-// others go by that. Each takes its share in one commit, which also begins the
-// items, or in several if they do not fit one. A call looks at some thousand items; Next says
-// where the next one goes on. Any host may call it, any number of times; after an error the next
-// call finds what had been claimed nevertheless.
+// Recover takes over items that a crashed host had begun, or with failover off records them as lost. The items
+// are divided in blocks among the hosts that run nothing of the job, or among all hosts if each runs something;
+// the first host to take its share records these hosts, and the others use that list. Each takes its share in
+// one commit, which also begins the items, or in several if they do not fit one. A call handles some thousand
+// items and returns Next for the next call. Any host may call it, any number of times; after an error the next
+// call finds what had been claimed.
 //
-// A host is dead when its instance node and its detail node are both gone.
-// Where only the instance node is, an operator has stopped the host and it is
-// finishing what it runs.
+// A host is dead when its instance node and its detail node are both gone. If only the instance node is gone,
+// an operator has stopped the host and it finishes what it runs.
 //
-// Dead is empty for items that Java hosts have marked as crashed and that are
-// in no host's list of runs.
+// An empty Dead means items that Java hosts have marked as crashed and that are in no host's list of runs.
 //
-// While Java hosts are in the job, or have marked items, the items are taken in
-// ElasticJob's failover latch, and what a Java host has taken is left to it. A
-// Java host marks and takes only what has a running mark that outlived its
-// host; once such a mark and all others are gone, it has run the item. If no Java
-// host was in the job since the run began, a person has deleted the mark.
+// While Java hosts are in the job, or have marked items, items are taken in ElasticJob's failover latch, and
+// those that a Java host has taken are left to it. A Java host marks and takes only items whose running mark
+// outlived its host. If that mark and all others are gone, the Java host has run the item, or, if no Java host
+// was in the job since the run began, a person has deleted the mark.
 //
-// The host stands in that latch as m.Takeover. If Behind is set there afterwards, call
-// Recover again when that node is gone.
+// The host's place in that latch is m.Takeover. If Behind is set there afterwards, call Recover again when that
+// node is gone.
 func (m *Member) Recover(ctx context.Context, r Recovery) (Recovered, error) {
 	g := recovery{Member: m, Recovery: r, own: ownList{m.Runs, m.RunsVersion}, from: r.From, noted: make(map[notedRun]bool), unpermitted: make(map[int]bool), mostDeaths: mostDeaths(m.View.Config)}
 	err := m.perform(ctx, "recover", func(ctx context.Context, x *step.Exchange) error {
@@ -121,18 +113,18 @@ type recovery struct {
 	Recovery
 	own ownList // as of the newest commit or look
 	out Recovered
-	// leave is set while it is this host's turn: the ops that leave the latch.
+	// leave are the ops that leave the latch, set while it is this host's turn.
 	leave []registry.Op
-	// idle are the hosts among which items are divided, as of the first look.
+	// idle are the hosts among which items are divided, as first read.
 	idle []string
-	// looked is set once All was judged by what is left.
+	// looked is set once All was decided from what is left.
 	looked bool
-	// mine is what this host takes of what is left.
+	// mine are the remaining items that this host takes.
 	mine tree.Ranges
-	// alive are the hosts whose detail node is there.
+	// alive are the hosts that have a detail node.
 	alive []string
-	// from is where to go on: the items below it have been decided about. chunk are
-	// the items from there on that were read, nil if they are to be read; read is how often items were.
+	// from is the first undecided item. chunk are the items from there that were read, nil if they must be
+	// read; read counts the reads of items.
 	from  int
 	chunk *owing
 	read  int
@@ -141,8 +133,8 @@ type recovery struct {
 	mostDeaths int
 	// unpermitted are items whose ticket was found to be gone.
 	unpermitted map[int]bool
-	// javaSeen is until when a Java host was in the job, Unix milliseconds; it is
-	// known if an item of the dead host has lost its marks.
+	// javaSeen is until when a Java host was in the job, in Unix milliseconds. It is only known if an item of
+	// the dead host has lost its marks.
 	javaSeen int64
 }
 
@@ -152,17 +144,17 @@ type notedRun struct {
 	fire tree.Fire
 }
 
-// end is where to go on if there is nothing more.
+// end is the value of from when nothing is left.
 const end = math.MaxInt
 
-// look reads what the dead host has left, and takes what this host is to take.
-// done is false if it is to look again.
+// look reads what the dead host has left, and takes this host's part. done is false if look must be called
+// again.
 func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	if r.Dead == "" {
 		return r.lookAtMarks(ctx, x)
 	}
 	l := r.View.Layout
-	lives := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead))} // and may leave now
+	lives := []registry.Query{registry.Data(l.Instance(r.Dead)), registry.Data(l.Detail(r.Dead))} // and may have left now
 	read := []registry.Query{registry.Data(l.RunsOf(r.Dead)), registry.Data(l.Members()), registry.Data(l.AssignmentOf(r.Dead)), registry.Data(l.Config()), registry.Data(l.RunsOf(r.View.Self.ID)), registry.Children(l.Details())}
 	takers := r.View.takers()
 	if r.idle == nil {
@@ -191,7 +183,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	runs := n.Data(l.RunsOf(r.Dead))
 	owed, err := tree.ParseRuns(runs.Data)
 	if err != nil {
-		// No host knows what was running: Sweep removes its marks, the items' records show what is due.
+		// No host knows what was running: Sweep removes its marks, and the items' records show what is due.
 		owed = tree.Runs{}
 	}
 	r.out.Stopped = r.out.Stopped || owed.Left
@@ -204,7 +196,7 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	if len(owed.Runs) == 0 {
 		r.out.Left = nil
 		if !r.All && !r.View.IsJanitor() {
-			return true, nil // one buries it, not all
+			return true, nil // one host removes it, not all
 		}
 		return true, r.bury(ctx, x, n)
 	}
@@ -215,12 +207,12 @@ func (r *recovery) look(ctx context.Context, x *step.Exchange) (done bool, err e
 	return r.take(ctx, x, owed, runs)
 }
 
-// share notes what this host takes of what is left, in the node that was read.
+// share sets the items that this host takes of what is left, by the node that was read.
 func (r *recovery) share(owed tree.Runs, node registry.Node) {
 	left := owed.Ranges()
 	r.out.Left, r.out.Version = left, node.Version+1
 	if !r.looked && r.All && left.Len() > owedAtOnce && r.Seen != r.out.Version {
-		r.All = false // who takes so much may need a while
+		r.All = false // a host that takes so much may need a while
 	}
 	r.looked = true
 	if r.mine = left; !r.All {
@@ -228,8 +220,8 @@ func (r *recovery) share(owed tree.Runs, node registry.Node) {
 	}
 }
 
-// beyond finds out which of the items the job has never had: those beyond the
-// total count that are in no tree. Nothing is owed of what an external edit has made up.
+// beyond finds the items that the job never had: those beyond the total count without a node in either tree.
+// Items that an external edit invented are not taken over.
 func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items tree.Ranges) (none tree.Items, err error) {
 	first := max(r.View.Config.ShardingTotalCount, r.View.Division.Total)
 	if len(items) == 0 || items[len(items)-1].To < first {
@@ -238,8 +230,7 @@ func (r *recovery) beyond(ctx context.Context, x *step.Exchange, items tree.Rang
 	return neverWere(ctx, x, r.View.Layout, slices.Collect(items.Since(first)))
 }
 
-// neverWere finds out which of the items have a node in neither tree. No host
-// begins an item that has no record.
+// neverWere finds the items without a node in either tree. No host begins an item without a record.
 func neverWere(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items) (none tree.Items, err error) {
 	n, err := x.Read(ctx, registry.Children(l.Records()), registry.Children(l.Sharding()))
 	if err != nil {
@@ -254,9 +245,8 @@ func neverWere(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.
 	return slices.DeleteFunc(slices.Clone(items), func(i int) bool { return were[i] }), nil
 }
 
-// adopt claims what this host has begun by a commit whose outcome was unknown, and
-// hands back what turns out not to be its own any more. own is the node of its list
-// of runs. adopted is true if there was something of that kind.
+// adopt claims items that this host has begun by a commit whose outcome was unknown, and hands back those that
+// turn out to be another host's. own is the node of its list of runs. adopted is true if there were such items.
 func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Node) (adopted bool, err error) {
 	l, self, out := r.View.Layout, r.View.Self.ID, &r.out
 	if tree.VersionOf(own) == r.own.version {
@@ -294,7 +284,7 @@ func (r *recovery) adopt(ctx context.Context, x *step.Exchange, own registry.Nod
 	return true, err
 }
 
-// idle are those of the takers that run nothing of the job; all, if each does. n has their lists.
+// idle returns the takers that run nothing of the job; all takers, if each runs something. n has their lists.
 func idle(l tree.Layout, takers []string, n registry.Snapshot) []string {
 	var idle []string
 	for _, id := range takers {
@@ -319,8 +309,8 @@ func (v View) takers() []string {
 	return takers
 }
 
-// lives reports whether a host may still run something: one that an operator
-// has stopped is not in the job any more and finishes what it runs.
+// lives reports whether a host may still run something: a host that an operator has stopped has left the job
+// but finishes what it runs.
 func (r *recovery) lives(id string) bool {
 	return slices.Contains(r.View.Instances, id) || slices.Contains(r.alive, id)
 }

@@ -11,8 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// readDivided reads nodes, and the first instance node: that of item 0, or of the lowest item whose node can be read.
-// The last query is asked for last.
+// readDivided reads nodes and the first instance node: that of item 0, or of the lowest item whose node can be
+// read. That node is read last.
 func readDivided(ctx context.Context, x *step.Exchange, v View, queries ...registry.Query) (n registry.Snapshot, first registry.Node, err error) {
 	for i := 0; ; {
 		path := registry.Data(v.Layout.ItemInstance(i))
@@ -25,8 +25,8 @@ func readDivided(ctx context.Context, x *step.Exchange, v View, queries ...regis
 	}
 }
 
-// nextFirst is the item of which to read the instance node in place of another's. ok is false unless the error
-// says that the registry does not permit to read that node, and no other.
+// nextFirst returns the next item whose instance node to read if the one of item cannot be read. ok is false
+// unless the error says that the registry denies exactly that node.
 func (v View) nextFirst(item int, err error) (next int, ok bool) {
 	var unreadable *registry.UnreadableError
 	if !errors.As(err, &unreadable) || len(unreadable.Denied) != 1 || unreadable.Denied[registry.Data(v.Layout.ItemInstance(item))] == nil {
@@ -43,11 +43,9 @@ func byJava(epoch, first registry.Node) bool {
 	return len(epoch.Data) > 0 || (first.Exists && first.Version == 0)
 }
 
-// adoption is a host of ours that takes its share of a division that a Java
-// leader made: it reads the owner of every item, writes its own items into its
-// assignment node, and sets the instance node of the lowest of them, the
-// anchor. The first of our hosts also raises the epoch and writes the division
-// down.
+// adoption is how a host of ours takes its share of a division by a Java leader: it reads the owner of every
+// item, writes its own items into its assignment node, and sets the instance node of the lowest of them, the
+// anchor. The first of our hosts also raises the epoch and records the division.
 type adoption struct {
 	view                             View
 	known                            map[int]ItemState
@@ -55,8 +53,8 @@ type adoption struct {
 	assigned, division, epoch, first registry.Node
 }
 
-// adopt takes the share; done is false if a Java leader divided the items
-// meanwhile. share is left alone while a Java leader is about to divide them.
+// adopt takes the share; done is false if a Java leader divided the items meanwhile. share stays unchanged
+// while a Java leader is about to divide them.
 func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (done bool, err error) {
 	v, l := a.view, a.view.Layout
 	total := v.Config.ShardingTotalCount
@@ -85,7 +83,7 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 
 	s, mine, ops := a.take(items, disabled)
 	for i := range items {
-		if why := denied[registry.Data(l.ItemInstance(i))]; why != nil { // whose it is is not known
+		if why := denied[registry.Data(l.ItemInstance(i))]; why != nil { // its owner is unknown
 			s.Denied.note(i, why)
 		}
 	}
@@ -93,7 +91,7 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	if conflict := step.ConflictOf(err); conflict != nil {
 		path := conflict.Op.Path
 		divides := path == l.Leader() || path == l.Necessary() || path == l.Processing()
-		return divides, nil // then the next snapshot says more
+		return divides, nil // the next snapshot decides
 	}
 	if step.IsUnknown(err) {
 		return false, nil
@@ -107,10 +105,9 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 		}
 	}
 
-	// What was read is of several instants, and Java may have divided
-	// between them and the commit. It has not if the node that it creates
-	// every time is still the one that was read first; from the
-	// commit on the anchor shows it.
+	// The reads are of several instants, and Java may have divided between them and the commit. It has not if
+	// the node that it recreates each time is still the one that was read first; after the commit the anchor
+	// shows it.
 	n, err = x.Read(ctx, registry.Data(a.first.Path))
 	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {
 		return false, err
@@ -122,8 +119,8 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	return true, nil
 }
 
-// take is the host's share, and the ops that write it down and prove that Java
-// does not divide at that moment.
+// take returns the host's share, and the ops that record it and prove that no Java leader divides at that
+// moment.
 func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share, mine tree.Items, ops []registry.Op) {
 	v, l := a.view, a.view.Layout
 	for i, n := range items {
@@ -164,10 +161,9 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share
 	return s, mine, ops
 }
 
-// divided is the division as far as it is known from the owners: what Java
-// divided over when it began, which may not be what is there now. Where that
-// leaves doubts the division is taken for one over other instances, so that it
-// is asked for once more; but not twice for the same doubts.
+// divided describes Java's division as far as the owners show it. The instances that Java divided over may
+// differ from those of now; in doubt the result names other instances, so that a new division is asked for, but
+// only once for the same doubt.
 func (a adoption) divided(items []registry.Node, disabled map[string]bool) tree.Division {
 	v := a.view
 	owns := make(map[string]bool)
@@ -202,14 +198,13 @@ func (a adoption) divided(items []registry.Node, disabled map[string]bool) tree.
 	return d
 }
 
-// ItemMarks are the nodes of which each keeps an item from beginning while it
-// is there: who waits for a Java host's run watches them.
+// ItemMarks are the nodes that keep an item from beginning while they exist. A host that waits for a Java
+// host's run watches them.
 func ItemMarks(l tree.Layout, item int) []registry.Query {
 	return []registry.Query{registry.Data(l.ItemRunning(item)), registry.Data(l.ItemFailover(item)), registry.Data(l.FailoverItem(item))}
 }
 
-// ReadHosts reads what hosts of ours publish for a job; an id that
-// has no such node, a Java host's, is left out.
+// ReadHosts reads what hosts of ours publish for a job; it omits ids without such a node, which are Java hosts.
 func ReadHosts(ctx context.Context, r registry.Center, l tree.Layout, ids []string) (map[string]tree.HostDetail, error) {
 	var read []registry.Query
 	for _, id := range ids {

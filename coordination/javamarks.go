@@ -9,9 +9,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// lookAtMarks claims what Java hosts have marked as crashed and is in no host's list
-// of runs. A mark on an item that a host of ours runs was made too
-// late: it is taken away. done is false if this host is to look again.
+// lookAtMarks claims items that Java hosts have marked as crashed and that are in no host's list of runs. If a
+// host of ours runs such an item, the mark came too late and is removed. done is false if lookAtMarks must be
+// called again.
 func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	l, self := r.View.Layout, r.View.Self.ID
 	n, err := x.Read(ctx, registry.Children(l.FailoverItems()), registry.Children(l.Runs()), registry.Children(l.Details()), registry.Data(l.Config()))
@@ -66,8 +66,8 @@ func (r *recovery) lookAtMarks(ctx context.Context, x *step.Exchange) (done bool
 	return r.take(ctx, x, tree.Runs{}.With(fire, true, free), registry.Node{})
 }
 
-// inTurn is what this host takes of items that are in no list: all, or those whose number in turn is
-// its own. That does not depend on what others have taken already.
+// inTurn returns the items that this host takes of those that are in no list: all, or every n-th, by its rank.
+// The result does not depend on what others have taken already.
 func (r *recovery) inTurn(items tree.Items) tree.Ranges {
 	takers := r.View.takers()
 	return tree.RangesOf(slices.DeleteFunc(slices.Clone(items), func(i int) bool {
@@ -75,8 +75,7 @@ func (r *recovery) inTurn(items tree.Items) tree.Ranges {
 	}))
 }
 
-// lateMarks removes marks of items that a host of ours runs. listed are the items
-// that are in some host's list of runs.
+// lateMarks removes marks of items that a host of ours runs. listed are the items in any host's list of runs.
 func (r *recovery) lateMarks(marks tree.Items, hosts []string, n registry.Snapshot) (listed map[int]bool, late []registry.Op) {
 	l := r.View.Layout
 	listed = make(map[int]bool)
@@ -100,7 +99,7 @@ func (r *recovery) lateMarks(marks tree.Items, hosts []string, n registry.Snapsh
 	return listed, late
 }
 
-// drop takes marks away, as many as fit a commit; look again afterwards.
+// drop removes marks, as many as fit a commit; read again afterwards.
 func drop(ctx context.Context, x *step.Exchange, ops []registry.Op) error {
 	_, err := x.Commit(ctx, step.FirstPart(ops)...)
 	return step.UnlessConflict(err)

@@ -10,9 +10,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// ReadKills reads which of this host's runs operators have killed. running are the
-// states of the items that it runs; those that are returned have the kill in their record. Of items whose record
-// cannot be read it is not known.
+// ReadKills reads which of this host's runs operators have killed. running are the states of the items that it
+// runs; the returned ones have the kill in their record. Items whose record cannot be read are omitted.
 func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (killed map[int]ItemState, denied Denials, err error) {
 	items := slices.Sorted(maps.Keys(running))
 	read := newReading(len(items))
@@ -32,8 +31,8 @@ func (m *Member) ReadKills(ctx context.Context, running map[int]ItemState) (kill
 	return killed, denied, err
 }
 
-// killed reports whether the record that was read is that of the open run of this state, which
-// an operator has killed since. It returns the state with the kill.
+// killed reports whether the record is that of this state's open run and has been killed since. It returns the
+// state with the kill.
 func (s ItemState) killed(record registry.Node) (ItemState, bool) {
 	r := tree.ParseRecord(record.Data)
 	is := r.Kill.Asked() && r.Owner == s.Record.Owner && r.Begun == s.Record.Begun && r.After == s.RecordZxid

@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// NoteListener writes down that this host runs a listener, so that operators find it and can end it. name
-// is unique in this session. It may be called again after an error. If the job was removed it does nothing.
+// NoteListener records that this host runs a listener, so that operators find it and can kill it. name is
+// unique in this session. It may be called again after an error. If the job was removed it does nothing.
 func (m *Member) NoteListener(ctx context.Context, name string, l tree.Listening) error {
 	return m.perform(ctx, "note a listener", func(ctx context.Context, x *step.Exchange) error {
 		_, err := x.Commit(ctx, registry.Check(m.Layout.Config(), registry.AnyVersion), registry.Ensure(m.Layout.Listeners()), registry.CreateEphemeral(m.Layout.Listener(name), l.Data()))
@@ -25,7 +25,8 @@ func (m *Member) EndListener(ctx context.Context, name string) error {
 	})
 }
 
-// unlessThere is the error of a commit, nil for a conflict: what was to be so is so, or the job was removed.
+// unlessThere returns the error of a commit, nil for a conflict: the desired state exists already, or the job
+// was removed.
 func unlessThere(err error) error {
 	if step.ConflictOf(err) != nil {
 		return nil
@@ -33,7 +34,7 @@ func unlessThere(err error) error {
 	return err
 }
 
-// ReadListenerKills reads which listeners, by the names that they were noted by, operators have killed.
+// ReadListenerKills reads which listeners operators have killed, by the names given to NoteListener.
 func (m *Member) ReadListenerKills(ctx context.Context, names []string) (killed map[string]tree.Kill, err error) {
 	killed = make(map[string]tree.Kill)
 	read := make([]registry.Query, len(names))

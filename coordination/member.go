@@ -10,29 +10,27 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Member is one host's membership of one job: what the host knows of the job and
-// what it has begun. Its methods are the steps of the protocol. Each reads nodes by
-// name, decides by pure functions, commits, and looks again after a conflict; after
-// an error it may be called again. A Member is for one goroutine: the job's loop.
+// Member is one host's membership of one job: what the host knows of the job and what it has begun. Its methods
+// are the steps of the protocol. Each reads nodes by name, decides by pure functions, commits, and looks again
+// after a conflict; after an error it may be called again. A Member is for one goroutine: the job's loop.
 //
-// What other goroutines and operators do is a function of a session and a [tree.Layout].
+// Steps for other goroutines and for operators are functions of a session and a [tree.Layout].
 type Member struct {
 	tree.Layout
 	Self     tree.JobInstance
 	Registry registry.Center
-	// View is what the newest snapshot has shown.
+	// View is the newest snapshot of the job's nodes.
 	View View
-	// Share is what the host owns, as of the last ReadShare that found out.
+	// Share is what the host owns, as of the last successful ReadShare.
 	Share Share
 	// Runs is what the host has begun and not completed, RunsVersion the version of
 	// its node.
 	Runs        tree.Runs
 	RunsVersion int32
-	// Unknown is set while the registry may hold begins that this host does not know
-	// of, because the outcome of a commit is unknown. Begin, Complete and Recover find
-	// them, and Resolve does if nothing else has.
+	// Unknown is set while the registry may hold begins that this host does not know of, because the outcome of
+	// a commit is unknown. Begin, Complete, Recover and Resolve find them.
 	Unknown bool
-	// ends is how fires have ended, as this host knows it, if other jobs come after this one.
+	// ends is how fires have ended, as far as this host knows, if other jobs come after this one.
 	ends knownEnds
 	// Election and Takeover are the host's places in ElasticJob's latches.
 	Election, Takeover latch.Line
@@ -51,10 +49,9 @@ func (m *Member) perform(ctx context.Context, name string, what func(context.Con
 	return step.Perform(ctx, m.Registry, name, what)
 }
 
-// Resolve deals with commits whose outcome is still unknown: a scheduled instant is
-// handed back, and is due again; other runs stay begun, and are returned for the
-// host to run them. ask says that the items may be resharded: one that stayed only
-// because it was begun here can move then.
+// Resolve resolves commits whose outcome is still unknown: scheduled instants are handed back and due again;
+// other runs stay begun, and are returned for the host to run them. ask allows a reshard: an item that stayed
+// only because it was begun here can move then.
 func (m *Member) Resolve(ctx context.Context, now time.Time, ask bool) (adopted []Claim, err error) {
 	if !m.Unknown {
 		return nil, nil
@@ -67,13 +64,11 @@ func (m *Member) Resolve(ctx context.Context, now time.Time, ask bool) (adopted 
 	return out.Adopted, nil
 }
 
-// TriggerRound finds the number of the round to which the trigger that waits
-// for this host belongs: the transaction that last made or set the parent node.
-// ElasticJob recreates that node for every round, before the nodes of the
-// instances, each of which is a transaction of its own. consumed is the newest
-// round that this host has consumed. A trigger that is of no round after that,
-// or of one before this host was there, was made by an external edit and counts by itself.
-// args are those of the round. round is 0 if there is no trigger.
+// TriggerRound returns the round of the trigger that waits for this host: the transaction that last created or
+// set the parent node. ElasticJob recreates that node for every round, before the nodes of the instances, each
+// of which has a transaction of its own. consumed is the newest round that this host has consumed. If the
+// parent node's round is not newer than consumed, or is older than this host, an external edit made the trigger
+// and it is a round by itself. args are the arguments of the round. round is 0 if there is no trigger.
 func (m *Member) TriggerRound(ctx context.Context, consumed int64) (round int64, args tree.TriggerArgs, err error) {
 	l, id := m.Layout, m.Self.ID
 	err = m.perform(ctx, "read trigger", func(ctx context.Context, x *step.Exchange) error {

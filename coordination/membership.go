@@ -13,53 +13,47 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Joining is a host's wish to take part in a job.
+// Joining is a host's request to join a job.
 type Joining struct {
-	// Definition is the configuration as the definition file has it.
+	// Definition is the configuration of the definition file.
 	Definition jobconfig.Configuration
-	// Former is the digest of the definition that this host brought before, empty for
-	// none. A superseded definition is applied only if Former is the one that it
-	// replaces: then somebody has changed the file back.
+	// Former is the digest of the definition that this host brought before, empty for none. A superseded
+	// definition is applied only if it replaces Former: then the file was changed back.
 	Former string
 	// JobClass is written to the root node if that is blank.
 	JobClass string
 	Detail   tree.HostDetail
-	// Said is who brings the definition, and when, for what it changes in what is wanted
-	// of the job.
+	// Said is who brings the definition, and when. It is recorded with what the definition changes in
+	// tree.Wanted.
 	Said tree.Word
-	// Recorded returns the session for a commit that switches servers by the definition:
-	// then that is on record. nil: it is not.
+	// Recorded wraps the session for a commit in which the definition switches servers, so that the change is
+	// recorded. nil: it is not.
 	Recorded func(registry.Center) registry.Center
-	// Accept refuses a configuration that asks for more than this host
-	// allows; nil refuses none. A host does not join a job whose configuration
-	// it refuses.
+	// Accept refuses a configuration that exceeds this host's limits; nil accepts all. A host does not join a
+	// job whose configuration it refuses.
 	Accept func(jobconfig.Configuration) error
-	// CheckRecord refuses a record of an item, because of what it says about the registry;
-	// nil refuses none. A host does not join a job if it refuses the record of item 0.
+	// CheckRecord refuses an item's record that shows a copied registry; nil accepts all. A host does not join
+	// a job if it refuses the record of item 0.
 	CheckRecord func(registry.Node) error
-	// Applied is filled in: what the registry holds afterwards, and which
-	// fields of it the definition changed, empty if none.
+	// Applied is filled in: what the registry holds afterwards, and the fields that the definition changed.
 	Applied *Applied
-	// Wait, if not nil, is set when others who come at the same time are to
-	// write this host's name down first: it has not joined then. Call Join again
-	// after so long, with the same Applied and with Waited raised by it.
+	// Wait, if not nil, is set when another host that joins at the same time should enroll this one first: it
+	// has not joined then. Call Join again after that time, with the same Applied, and with Waited increased by
+	// it.
 	Wait   *time.Duration
 	Waited time.Duration
 }
 
-// Join registers the host for the job: configuration, server, instance. It
-// does not divide items; the next look at the view finds that the instances
-// have changed. After an error the same wish may be put again: a host that has
-// joined nevertheless is found to have. A host that is wanted out of the job gets a
+// Join registers the host for the job: configuration, server, instance. It does not divide items; the next
+// reconcile finds that the instances have changed. After an error Join may be called again with the same
+// request: it finds that the host has joined. If operators want the host out of the job the error is a
 // [StayOut].
 //
-// A host that comes alone to a job that is there joins in one commit, which
-// writes its name into the list of members. Of many that do so at once each
-// would be refused by each. So a host that finds others on the way or dead, or
-// no job, or that was refused, joins in two steps: it announces itself by its
-// detail node, which no other host writes, and makes its instance node when its
-// name is among the members. The host that writes that list adds the names of all who
-// are announced; the one with the lowest name does so at once.
+// A host that joins an existing job alone needs one commit, which also adds its name to the list of members. If
+// many did so at once, each would conflict with each. So a host that finds other hosts joining or dead, or no
+// job, or whose commit was refused, joins in two steps: it announces itself by its detail node, which no other
+// host writes, and creates its instance node when its name is among the members. The host that writes that list
+// adds all announced names; the host with the lowest name does so at once.
 func (m *Member) Join(ctx context.Context, j Joining) error {
 	a := arrival{Member: m, Joining: j}
 	return step.Perform(ctx, &carrier{m.Registry, &a}, "join", func(ctx context.Context, x *step.Exchange) error {
@@ -92,7 +86,7 @@ func (m *Member) Join(ctx context.Context, j Joining) error {
 	})
 }
 
-// carrier is the session of a host that joins.
+// carrier is the session of a joining host.
 type carrier struct {
 	registry.Center
 	a *arrival
@@ -105,28 +99,27 @@ func (c *carrier) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 	return c.Center.Commit(ctx, ops...)
 }
 
-// arrival is a Joining on its way: what was read.
+// arrival is the state of a Join: what was read.
 type arrival struct {
 	*Member
 	Joining
 	findings
 	root, server, membersNode registry.Node
-	// wanted is what is wanted once the host has joined; out, if set, is why it is not to.
+	// wanted is what operators want once the host has joined; out, if set, says why it must stay out.
 	wanted  tree.Wanted
 	verdict verdict
 	out     error
-	// details are the hosts of ours whose session lives, and those that have
-	// announced themselves.
+	// details are the hosts of ours with a live session, including announced ones.
 	details                          []string
 	instance, detail, runs, assigned registry.Node
 	change                           []registry.Op // of the definition, and of servers by it
 	applied                          Applied
-	carries                          bool // the change switches servers, which are known
+	carries                          bool // the change switches servers whose state is known
 	known                            []string
 	crowd                            bool // a commit was refused
 }
 
-// look reads what is there, and decides what the definition changes.
+// look reads the nodes, and decides what the definition changes.
 func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	l, id := a.Layout, a.Self.ID
 	n, err := x.Read(ctx, append(wantedQueries(l), registry.Data(l.Root()), registry.Data(l.Server(a.Self.ServerIP)), registry.Data(l.Members()), registry.Children(l.Details()),
@@ -138,7 +131,7 @@ func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	a.root, a.server, a.membersNode = n.Data(l.Root()), n.Data(l.Server(a.Self.ServerIP)), n.Data(l.Members())
 	a.details = n.Children(l.Details())
 	a.instance, a.detail, a.runs, a.assigned = n.Data(l.Instance(id)), n.Data(l.Detail(id)), n.Data(l.RunsOf(id)), n.Data(l.AssignmentOf(id))
-	if a.CheckRecord != nil { // every fire begins item 0, unless that is disabled
+	if a.CheckRecord != nil { // every fire begins item 0, unless it is disabled
 		if err := a.CheckRecord(n.Data(l.Record(0))); err != nil {
 			return err
 		}
@@ -169,8 +162,7 @@ func (a *arrival) look(ctx context.Context, x *step.Exchange) error {
 	return a.heed(ctx, x)
 }
 
-// heed decides what the host writes about what is wanted, and what is in force on
-// servers by that.
+// heed decides what the host writes to tree.Wanted, and which servers are enabled by it.
 func (a *arrival) heed(ctx context.Context, x *step.Exchange) error {
 	id := a.Self.ID
 	a.wanted = a.wanted.Came(id)
@@ -184,7 +176,7 @@ func (a *arrival) heed(ctx context.Context, x *step.Exchange) error {
 		a.change = append(a.change, ops...)
 		for _, op := range ops {
 			if op.Path == a.Layout.Server(a.Self.ServerIP) {
-				a.server.Data, a.server.Version = op.Data, op.Version+1 // set again below, after this
+				a.server.Data, a.server.Version = op.Data, op.Version+1 // it is set again below
 			}
 		}
 	} else if a.config.Exists && !a.joined() && len(a.server.Data) == 0 {
@@ -201,20 +193,20 @@ func (a *arrival) heed(ctx context.Context, x *step.Exchange) error {
 // joined reports whether the host is in the job: an id is used by one session only.
 func (a *arrival) joined() bool { return a.instance.Exists && a.config.Exists }
 
-// isLast reports whether the host has joined with these ops.
+// isLast reports whether these ops complete the joining.
 func (a *arrival) isLast(ops []registry.Op) bool {
 	last := ops[len(ops)-1]
 	return a.instance.Exists || (last.Kind == registry.OpEphemeral && last.Path == a.Layout.Instance(a.Self.ID))
 }
 
-// fillApplied says what has become of the definition, by this step and those before.
+// fillApplied reports what this step and those before have done with the definition.
 func (a *arrival) fillApplied() {
 	if a.Applied == nil {
 		return
 	}
 	before := *a.Applied
 	*a.Applied = a.applied
-	if before.stepped { // what an earlier step has changed is no change any more
+	if before.stepped { // what an earlier step has changed differs no longer
 		a.Applied.stepped = true
 		a.Applied.Created = before.Created || a.applied.Created
 		a.Applied.Changed, a.Applied.Before = before.Changed, before.Before
@@ -226,8 +218,7 @@ func (a *arrival) fillApplied() {
 	}
 }
 
-// next is the next commit of a host that joins; none if it has joined, or waits, or is to
-// stay out.
+// next returns the next commit of a joining host; none if it has joined, waits, or must stay out.
 func (a *arrival) next() []registry.Op {
 	if a.out != nil {
 		return nil
@@ -250,7 +241,7 @@ func (a *arrival) next() []registry.Op {
 			return slices.Concat(a.ground(), a.enroll(tree.Members{id}), a.own(), a.appear())
 		}
 		if !a.config.Exists {
-			a.change = nil // who writes the names makes the job
+			a.change = nil // the host that writes the names creates the job
 			return append([]registry.Op{registry.Ensure(a.Layout.Details())}, a.announce()...)
 		}
 		return slices.Concat(a.ground(), a.announce())
@@ -259,29 +250,28 @@ func (a *arrival) next() []registry.Op {
 		return slices.Concat(a.ground(), a.own(), a.appear())
 	}
 	if rank := slices.Index(coming, id); rank > 0 && a.Wait != nil && a.Waited < joinPatience+time.Duration(rank)*joinStep {
-		// In a crowd an answer may take its time: it looks again, less and less often.
+		// In a crowd an answer takes time: check less and less often.
 		*a.Wait = min(max(time.Duration(rank)*joinStep, a.Waited, leastJoinWait), joinPatience/2)
 		return nil
 	}
-	return slices.Concat(a.ground(), a.enroll(append(coming, id)), a.own(), a.appear()) // its own announcement may be younger than the list
+	return slices.Concat(a.ground(), a.enroll(append(coming, id)), a.own(), a.appear()) // its own announcement may be newer than the list
 }
 
-// A host waits for the one with the lowest name until joinPatience is over, and
-// for joinStep more for each of those before it; then it does not rely on them.
+// A host waits for the host with the lowest name until joinPatience is over, and joinStep longer for each host
+// before it; then it enrolls itself.
 const (
 	joinPatience  = 4 * time.Second
 	joinStep      = 5 * time.Millisecond
 	leastJoinWait = 20 * time.Millisecond
 )
 
-// ground is what the first commit makes that others make too: configuration,
-// server, and the nodes below which marks are made.
+// ground returns the ops of the first commit that other hosts may also make: configuration, server, and the
+// parent nodes of marks.
 func (a *arrival) ground() []registry.Op {
 	l := a.Layout
 	var ops []registry.Op
 	if a.config.Exists {
-		// It must not be removed meanwhile: a host does not bring back
-		// a job that it found.
+		// It must still exist: a host does not bring back a job that it found.
 		ops = append(ops, registry.Check(l.Config(), a.config.Version))
 	}
 	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists {
@@ -295,22 +285,22 @@ func (a *arrival) ground() []registry.Op {
 	state := []byte(serverState(a.wanted.DisabledOn(a.Self.ServerIP, a.applied.Configuration.Disabled)))
 	switch {
 	case !a.server.Exists:
-		// The answer to a set shows the registry's clock, and no other is sure to follow.
+		// The answer to a set shows the registry's clock, and no later set is certain.
 		ops = append(ops, registry.Create(l.Server(a.Self.ServerIP), nil), registry.Set(l.Server(a.Self.ServerIP), state, 0))
 	case len(a.server.Data) == 0:
 		ops = append(ops, registry.Set(l.Server(a.Self.ServerIP), state, a.server.Version))
-	default: // as a Java host does: RetireServers then leaves it
+	default: // as a Java host does: RetireServers then keeps it
 		ops = append(ops, registry.Set(l.Server(a.Self.ServerIP), a.server.Data, a.server.Version))
 	}
 	if !a.config.Exists || a.verdict == verdictReturned {
-		// What is left of an earlier life of the job divides nothing.
+		// An assignment of the job's earlier life must not count.
 		ops = append(ops, registry.Set(l.Assignment(), nil, registry.AnyVersion))
 	}
 	return ops
 }
 
-// wish is the op about what is wanted: it is as this host has read it, or becomes what
-// this host makes of it. Whoever makes the job sets it; see wantedQueries.
+// wish returns the op on the node of tree.Wanted: a check that it is as read, or the change that this host
+// makes. The host that creates the job always sets it; see wantedQueries.
 func (a *arrival) wish() registry.Op {
 	node, data := a.findings.wanted, a.wanted.Data()
 	if !node.Exists || a.verdict == verdictCreate || string(data) != string(node.Data) {
@@ -319,12 +309,12 @@ func (a *arrival) wish() registry.Op {
 	return registry.Check(node.Path, node.Version)
 }
 
-// announce says that this host is on its way.
+// announce returns the ops that announce this host.
 func (a *arrival) announce() []registry.Op {
 	return []registry.Op{registry.CreateEphemeral(a.Layout.Detail(a.Self.ID), a.Detail.Data())}
 }
 
-// enroll writes names into the list of members.
+// enroll returns the ops that add names to the list of members.
 func (a *arrival) enroll(ids []string) []registry.Op {
 	version := a.membersNode.Version
 	if !a.membersNode.Exists {
@@ -333,7 +323,7 @@ func (a *arrival) enroll(ids []string) []registry.Op {
 	return []registry.Op{registry.Set(a.Layout.Members(), tree.ParseMembers(a.membersNode.Data).With(ids...).Data(), version)}
 }
 
-// own makes the host's own nodes.
+// own returns the ops that create the host's own nodes.
 func (a *arrival) own() []registry.Op {
 	l, id := a.Layout, a.Self.ID
 	var ops []registry.Op
@@ -349,14 +339,14 @@ func (a *arrival) own() []registry.Op {
 	return ops
 }
 
-// appear puts the host into the list of instances, for Java hosts too. Its name
-// is among the members then: an instance that is not is a Java host.
+// appear returns the ops that add the host to the list of instances, for Java hosts too. Its name must be among
+// the members already: an instance that is not is a Java host.
 func (a *arrival) appear() []registry.Op {
 	return []registry.Op{registry.CreateEphemeral(a.Layout.Instance(a.Self.ID), a.Self.YAML())}
 }
 
-// skeleton are the nodes below which marks are made. They are only ever made
-// when a host joins, so that no mark brings a removed job back.
+// skeleton returns the ops that create the parent nodes of marks. Only a joining host creates them, so that no
+// mark brings a removed job back.
 func skeleton(l tree.Layout) []registry.Op {
 	var ops []registry.Op
 	for _, p := range []string{
@@ -371,13 +361,12 @@ func skeleton(l tree.Layout) []registry.Op {
 // Announce publishes the host's detail.
 func (m *Member) Announce(ctx context.Context, d tree.HostDetail) error {
 	return m.perform(ctx, "announce", func(ctx context.Context, x *step.Exchange) error {
-		_, err := x.Commit(ctx, registry.Set(m.Layout.Detail(m.Self.ID), d.Data(), registry.AnyVersion)) // Repair recreates it if it is gone
+		_, err := x.Commit(ctx, registry.Set(m.Layout.Detail(m.Self.ID), d.Data(), registry.AnyVersion)) // Repair recreates a missing one
 		return err
 	})
 }
 
-// Drain announces that the host is stopping and asks for a division of the
-// items without it.
+// Drain announces that the host is stopping and asks for a division without it.
 func (m *Member) Drain(ctx context.Context, d tree.HostDetail) error {
 	l, v := m.Layout, m.View
 	d.State = tree.DetailDraining
@@ -392,8 +381,7 @@ func (m *Member) Drain(ctx context.Context, d tree.HostDetail) error {
 				ops = append(ops, registry.Set(detail.Path, d.Data(), registry.AnyVersion))
 			}
 			if members := n.Data(l.Members()); v.others() && members.Exists {
-				// A division that is being made has not seen this: the leader
-				// has to start over.
+				// A division in progress has not seen this: make its commit conflict.
 				ops = append(ops, registry.Set(members.Path, members.Data, members.Version))
 			}
 			if v.others() && !n.Data(l.Necessary()).Exists && n.Data(l.ShardingFlags()).Exists {
@@ -415,8 +403,8 @@ func (v View) others() bool {
 	return slices.ContainsFunc(v.Instances, func(id string) bool { return id != v.Self.ID })
 }
 
-// Leave takes the host out of the job in good order. What has not ended of the runs
-// that the registry knows of stays recorded, and failover is owed for it.
+// Leave takes the host out of the job in good order. Unfinished runs stay recorded, and other hosts take them
+// over.
 func (m *Member) Leave(ctx context.Context) error {
 	l, id := m.Layout, m.Self.ID
 	return m.perform(ctx, "leave", func(ctx context.Context, x *step.Exchange) error {
@@ -439,7 +427,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	})
 }
 
-// leaving are the ops by which this host leaves the job, from what Leave reads.
+// leaving returns the ops by which this host leaves the job, from what Leave reads.
 func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	l, id := m.Layout, m.Self.ID
 	var ops []registry.Op
@@ -452,7 +440,7 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	}
 	leader, term := n.Data(l.Leader()), n.Data(l.Term())
 	if string(leader.Data) == id && leader.Exists && leader.Version == 1 {
-		if term.Exists { // no other host was elected since
+		if term.Exists { // no other host has been elected since
 			ops = append(ops, registry.Check(term.Path, term.Version))
 		}
 		ops = append(ops, registry.Delete(leader.Path, 1)) // a Java host's has version 0
@@ -463,15 +451,15 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	}
 	drop(l.Instance(id), l.Detail(id))
 
-	// Those that this host knows, and those of a begin whose outcome is unknown.
+	// Known runs, and those of a begin whose outcome is unknown.
 	own, members := n.Data(l.RunsOf(id)), n.Data(l.Members())
 	runs, err := tree.ParseRuns(own.Data)
-	if err != nil || len(runs.Runs) == 0 { // as its burial would be
+	if err != nil || len(runs.Runs) == 0 { // as bury would
 		drop(l.AssignmentOf(id), l.RunsOf(id))
 		if left := tree.ParseMembers(members.Data).Without(id); members.Exists {
 			ops = append(ops, registry.Set(l.Members(), left.Data(), members.Version))
 		}
-	} else if !runs.Left { // it does not die of them
+	} else if !runs.Left { // leaving is not dying of them
 		runs.Left = true
 		ops = append(ops, registry.Set(own.Path, runs.Data(), own.Version))
 	}
@@ -487,15 +475,13 @@ func (m *Member) leaving(n registry.Snapshot) []registry.Op {
 	return ops
 }
 
-// Elect makes this host the leader if there is none, or if the one there is
-// is a host of ours that was stopped by an operator and only finishes what it
-// runs, or if an external edit has made or set the leader node. Of several that try, one
-// succeeds; the others find out and that is no error. A host that has to wait
-// for its turn in ElasticJob's latch has line.Behind set afterwards, and calls
-// Elect again when that is gone.
+// Elect makes this host the leader if there is none, if the leader is a host of ours that an operator has
+// stopped, or if an external edit made or set the leader node. If several hosts try, one succeeds; for the
+// others that is no error. A host that must wait for its turn in ElasticJob's latch has line.Behind set
+// afterwards, and calls Elect again when that node is gone.
 //
-// If a Java leader has divided the items since one of ours did, the new leader
-// reshards them: until then no host of ours begins by the old division.
+// If a Java leader has divided the items since one of ours did, the new leader reshards them; until then no
+// host of ours begins by the old division.
 func (m *Member) Elect(ctx context.Context) error {
 	return m.perform(ctx, "elect", func(ctx context.Context, x *step.Exchange) error { return elect(ctx, x, m.View, &m.Election) })
 }
@@ -529,14 +515,14 @@ func elect(ctx context.Context, x *step.Exchange, v View, line *latch.Line) erro
 			return conflict
 		}
 		if path == l.Config() || path == l.Leader() || path == l.Term() || path == l.Instance(v.Leader) {
-			return latch.Leave(ctx, x, v.Self.ID, queue, line) // somebody has been elected
+			return latch.Leave(ctx, x, v.Self.ID, queue, line) // another host has been elected
 		}
 		// The place in line, or a division, has changed.
 	}
 }
 
-// election are the ops that make this host the leader; vacant is false if there is
-// one that stays. lowest is the lowest item whose instance node can be read.
+// election returns the ops that make this host the leader; vacant is false if the present leader stays. lowest
+// is the lowest item whose instance node can be read.
 func (v View) election(t *latch.Turn, lowest int) (ops []registry.Op, vacant bool) {
 	l, n := v.Layout, t.Nodes
 	leader, term, division, first := n.Data(l.Leader()), n.Data(l.Term()), n.Data(l.Assignment()), n.Data(l.ItemInstance(lowest))
@@ -563,10 +549,10 @@ func (v View) election(t *latch.Turn, lowest int) (ops []registry.Op, vacant boo
 		return ops, true
 	}
 	if byJava(n.Data(l.Epoch()), first) || !first.Exists {
-		d.Java = true // as far as the new leader can know
+		d.Java = true // as far as the new leader knows
 		return append(ops, registry.Set(division.Path, d.Data(), division.Version)), true
 	}
-	return append(ops, registry.Check(first.Path, first.Version)), true // and Java has not divided until now
+	return append(ops, registry.Check(first.Path, first.Version)), true // and Java has not divided since
 }
 
 // Resign gives up leadership, for a leader whose server is disabled.
@@ -581,29 +567,28 @@ func (m *Member) Resign(ctx context.Context) error {
 		if string(leader.Data) != v.Self.ID || !leader.Exists || leader.Version != 1 {
 			return nil
 		}
-		// The leader node's version is the same for all of ours, and another
-		// one for Java. The term's proves that it is still this host's.
+		// The leader node's version is the same for all hosts of ours, and differs for Java. The term's version
+		// proves that it is still this host's.
 		_, err = x.Commit(ctx, registry.Check(term.Path, term.Version), registry.Delete(leader.Path, 1))
 		return step.UnlessConflict(err)
 	})
 }
 
-// AskForSharding sets the flag that the items must be resharded.
+// AskForSharding raises the flag that asks for a division.
 func (m *Member) AskForSharding(ctx context.Context) error {
 	return m.perform(ctx, "ask for sharding", func(ctx context.Context, x *step.Exchange) error { return AskForSharding(ctx, x, m.View) })
 }
 
-// AskForSharding sets that flag within another step. A conflict is no error: the flag
-// stands already, or the job was removed.
+// AskForSharding raises the sharding flag within another step. A conflict is no error: the flag exists, or the
+// job was removed.
 func AskForSharding(ctx context.Context, x *step.Exchange, v View) error {
 	_, err := x.Commit(ctx, registry.Check(v.Layout.Config(), registry.AnyVersion), registry.Create(v.Layout.Necessary(), nil))
 	return step.UnlessConflict(err)
 }
 
-// CanLead reports whether this host should stand for election: there is no
-// leader, or a host of ours is leader that is not in the job any more, and this
-// host has joined and its server is enabled. A Java host becomes leader before
-// it is in the list of instances, and gives up leadership by itself.
+// CanLead reports whether this host should stand for election: there is no leader, or the leader is a host of
+// ours that has left the job, and this host has joined and its server is enabled. A Java host becomes leader
+// before it is in the list of instances, and gives up leadership by itself.
 func (v View) CanLead() bool {
 	vacant := v.Leader == "" || (v.OurTerm && !slices.Contains(v.Instances, v.Leader))
 	return v.Exists && vacant && v.Enabled && v.Joined() && slices.Contains(v.Members, v.Self.ID)

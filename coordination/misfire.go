@@ -9,9 +9,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// MarkMisfire makes ElasticJob's misfire marks, for consoles and for the owner
-// after a resharding. The host itself remembers what it missed. If the registry denies
-// some of them the others are made, and the error is of one that is denied.
+// MarkMisfire creates ElasticJob's misfire marks, for consoles and for the next owner after a resharding. The
+// host itself remembers what it missed. If the registry denies some marks the others are created, and the error
+// is that of one denied mark.
 func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) error {
 	return step.Perform(ctx, r, "mark misfire", func(ctx context.Context, x *step.Exchange) error {
 		var denied error
@@ -58,8 +58,8 @@ func MarkMisfire(ctx context.Context, r registry.Center, l tree.Layout, items tr
 	})
 }
 
-// RegistryTime asks for the registry's clock. It returns tree.ErrRemoved for a job that
-// is not in the registry, and does not bring it back.
+// RegistryTime returns the time of the registry's clock. It returns tree.ErrRemoved for a job that is not in
+// the registry, and does not recreate it.
 func RegistryTime(ctx context.Context, r registry.Center, l tree.Layout) (now time.Time, err error) {
 	err = step.Perform(ctx, r, "read registry time", func(ctx context.Context, x *step.Exchange) error {
 		results, err := x.Commit(ctx, registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(l.SystemTime()), registry.Set(l.SystemTime(), nil, registry.AnyVersion))

@@ -10,20 +10,19 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Saved is what became of SaveOffsets.
+// Saved is the result of SaveOffsets.
 type Saved struct {
 	Items map[int]ItemState
 	Lost  tree.Items
-	// Denied are neither: the registry does not permit it.
+	// Denied are neither saved nor lost: the registry does not permit it.
 	Denied Denials
 }
 
-// SaveOffsets makes offsets of running items durable, in one commit, or several if
-// they do not fit one. Of each item Offset and State are used; all are of one host.
+// SaveOffsets makes offsets of running items durable, in one commit, or several if they do not fit one. It uses
+// Offset and State of each item; all items are of one host.
 //
-// The record's version proves that the item is still the host's own, as long as
-// the host's list of runs is there: a job that was purged and recreated has no
-// such list, while its records may have come to the same versions.
+// The record's version proves that the item is still the host's, as long as the host's list of runs exists: a
+// job that was purged and recreated has no such list, while its records may have reached the same versions.
 func SaveOffsets(ctx context.Context, r registry.Center, l tree.Layout, items map[int]Ended) (Saved, error) {
 	s := saving{layout: l, items: maps.Clone(items), todo: slices.Sorted(maps.Keys(items)), out: Saved{Items: make(map[int]ItemState)}}
 	err := step.Perform(ctx, r, "save offsets", s.run)
@@ -81,8 +80,8 @@ func (s *saving) next() (c commit, part tree.Items) {
 	return c, part
 }
 
-// look finds items that were lost, and offsets that were saved though the commit's
-// outcome was unknown: writing the same bytes again does no harm.
+// look finds items that were lost, and offsets that were saved although the commit's outcome was unknown:
+// writing the same bytes again is harmless.
 func (s *saving) look(ctx context.Context, x *step.Exchange, part tree.Items) error {
 	l := s.layout
 	owner := s.items[part[len(part)-1]].State.Record.Owner

@@ -11,16 +11,13 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// A host's list of runs (node runs/{id}) is written by no other host while the
-// host lives, in the same commit as every begin and completion. So it is the
-// journal by which a host finds out what became of a commit whose answer was
-// lost: Begin, Complete and Recover that meet another version of it than they
-// know read it, take what they had begun after all for begun, and hand back
-// what no host runs.
+// While a host lives no other host writes its list of runs (node runs/{id}), and every begin and completion
+// writes it in the same commit. So the list is the journal that resolves a commit whose answer was lost: if
+// Begin, Complete or Recover meets another version than the known one, it reads the list, takes over what had
+// begun after all, and hands back what does not run.
 
-// ownRuns compares the host's own list of runs with what it knew of it.
-// orphans are items that were begun by a commit whose answer was lost: they
-// are in the list, and no host runs them.
+// ownRuns compares the host's own list of runs with what it knew of it. orphans are items that a commit whose
+// answer was lost has begun: they are in the list, and no host runs them.
 func ownRuns(n registry.Node, known tree.Runs, version int32) (actual tree.Runs, orphans tree.Items) {
 	if tree.VersionOf(n) == version {
 		return known, nil
@@ -38,18 +35,17 @@ type ownList struct {
 	version int32
 }
 
-// settled is what became of begins of which nothing ran.
+// settled is the result of settleOrphans.
 type settled struct {
 	ownList
-	adopted []Claim // stay begun: this host is to run them
+	adopted []Claim // still begun: this host must run them
 }
 
-// settleOrphans deals with begins of this host of which nothing ran. A scheduled
-// instant is handed back, and is due again. What was taken over from a host that
-// died, and what a trigger asked for, no host would find again: it stays begun,
-// and the host is to run it.
+// settleOrphans settles items that this host has begun and does not run. A scheduled instant is handed back,
+// and is due again. A failover or a trigger would not be found again: it stays begun, and the host must run it.
 //
-// One that cannot be read, noted in denials, only goes from the list: its next begin finds the run open.
+// An item that cannot be read, noted in denials, is only removed from the list: its next begin finds the run
+// open.
 func settleOrphans(ctx context.Context, x *step.Exchange, l tree.Layout, self string, own ownList, orphans tree.Items, denials *Denials) (settled, error) {
 	none, err := neverWere(ctx, x, l, orphans)
 	if err != nil {
@@ -78,7 +74,7 @@ func settleOrphans(ctx context.Context, x *step.Exchange, l tree.Layout, self st
 	return settled{own, adopted}, err
 }
 
-// handBack undoes begins of this host of which nothing ran.
+// handBack undoes begins of items that do not run.
 func handBack(ctx context.Context, x *step.Exchange, l tree.Layout, self string, own ownList, items tree.Items) (ownList, error) {
 	for len(items) > 0 {
 		var read []registry.Query
@@ -100,7 +96,7 @@ func handBack(ctx context.Context, x *step.Exchange, l tree.Layout, self string,
 			own, items = ownList{left, results[len(results)-1].Version}, items[len(part):]
 		case conflict != nil && c.roles[conflict.Index] == roleRuns:
 			return own, fmt.Errorf("this host's own list of runs was changed by somebody else: %w", conflict)
-		case conflict != nil: // look again
+		case conflict != nil: // read again
 		case !step.IsUnknown(err):
 			return own, err
 		default:

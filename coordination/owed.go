@@ -18,13 +18,12 @@ type owedItem struct {
 	running, failover, failovering, mark, node registry.Node
 }
 
-// owedAtOnce is how many items are read for one commit: about as many as it has
-// room for.
+// owedAtOnce is how many items are read for one commit: about as many as one commit can hold.
 const owedAtOnce = 500
 
-// leastReads is how often one Recover reads so many at least, and mostCalls into how many calls it divides the items of a job. A
-// call returns to a loop that looks at all items of the job: with a fixed number of reads a million
-// items were looked at hundreds of times.
+// leastReads is the least number of reads of owedAtOnce items in one Recover, and mostCalls the highest number
+// of calls for the items of a job. Between calls the caller's loop walks all items of the job: with a fixed
+// number of reads it walked a million items hundreds of times.
 const (
 	leastReads = 8
 	mostCalls  = 32
@@ -35,16 +34,15 @@ func (r *recovery) reads() int {
 	return max(leastReads, r.View.Config.ShardingTotalCount/(owedAtOnce*mostCalls))
 }
 
-// owing are some of the items that are owed, as they were read.
+// owing are some of the crashed host's items, as they were read.
 type owing struct {
 	list  tree.Items
 	items []owedItem // in the order of the list
 	next  int        // the first item that was not read, or end
 }
 
-// readOwed reads some of the items that are owed and that this host takes or
-// reports, from r.from on. What others are to take they look after; where no host takes anything,
-// one of ours reports it.
+// readOwed reads some of the crashed host's items that this host takes or reports, from r.from on. Other hosts
+// handle their own part; for an item that no host takes, one of ours reports it.
 func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Runs) (*owing, error) {
 	l, cfg := r.View.Layout, r.View.Config
 	from := r.mine
@@ -98,16 +96,15 @@ func (r *recovery) readOwed(ctx context.Context, x *step.Exchange, owed tree.Run
 	return o, err
 }
 
-// onlyRecorded reports whether nothing matters of an item but its record and its running mark: it is
-// not run again, and no mark of a takeover was left. The running mark has outlived a host that left
-// the job and kept its session.
+// onlyRecorded reports whether only an item's record and running mark matter: it is not run again, and no mark
+// of a takeover was left. The running mark has outlived a host that left the job and kept its session.
 func (r *recovery) onlyRecorded(i int, owed tree.Runs) bool {
 	repeated := r.View.Config.Failover && r.View.Config.MonitorExecution
 	return !repeated && owed.Java == "" && r.Dead != "" && !owed.MarkedOf(i)
 }
 
-// lookForJava finds out until when a Java host was in the job. The view may be
-// older than the marks that are gone.
+// lookForJava finds out until when a Java host was in the job. The view may be older than the deletion of the
+// marks.
 func (r *recovery) lookForJava(ctx context.Context, x *step.Exchange) error {
 	l := r.View.Layout
 	n, first, err := readDivided(ctx, x, r.View, registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Epoch()), registry.Data(l.Assignment()))
@@ -128,16 +125,16 @@ func (it *owedItem) unmarked() bool {
 	return !it.running.Exists && !it.failover.Exists && !it.failovering.Exists && !it.mark.Exists
 }
 
-// fate is what becomes of an item that is owed.
+// fate is what happens to an item of the crashed host.
 type fate uint8
 
 const (
-	fateSettled   fate = iota + 1 // nothing is owed any more
-	fateLost                      // it will not be run again
-	fateOvertaken                 // nor this one; its record names a newer run
+	fateSettled   fate = iota + 1 // settled already
+	fateLost                      // it will not run again
+	fateOvertaken                 // will not run again; its record names a newer run
 	fateElsewhere                 // a Java host has run it
-	fateKilled                    // nor this one: an operator had killed it
-	fateHeld                      // nor this one, and the item is held back
+	fateKilled                    // will not run again: an operator had killed it
+	fateHeld                      // will not run again, and the item is held back
 	fateLeft                      // not for this host, or not now
 	fateClaim
 )
@@ -149,9 +146,9 @@ func (r *recovery) judge(i int, it *owedItem, owed tree.Runs, claimed int) fate 
 		return fateSettled
 	}
 	if !java && it.state.Record.Owner != r.Dead {
-		// The host that completes an item, or takes it over, takes it from the list
-		// in the same commit. This one was not: with failover off its new owner
-		// begins it for the next instant, and may be faster than we are.
+		// The host that completes an item, or takes it over, removes it from the list in the same commit. This
+		// item is still listed: with failover off its new owner begins it for the next instant, perhaps before
+		// this host gets here.
 		return fateOvertaken
 	}
 	if java && slices.Contains(r.View.Instances, owed.Java) {
@@ -162,7 +159,7 @@ func (r *recovery) judge(i int, it *owedItem, owed tree.Runs, claimed int) fate 
 		if killed {
 			return fateKilled
 		}
-		// One of us reports it, not all.
+		// One host reports it, not all.
 		if !r.View.IsJanitor() {
 			return fateLeft
 		}
@@ -196,7 +193,7 @@ func (r *recovery) judge(i int, it *owedItem, owed tree.Runs, claimed int) fate 
 // busy reports whether this host is running the item.
 func (r *recovery) busy(i int) bool { return r.Busy != nil && r.Busy(i) }
 
-// deadOf is the host whose marks are those of the dead one.
+// deadOf returns the id in the dead host's marks.
 func (r *recovery) deadOf(owed tree.Runs) string {
 	if owed.Java != "" {
 		return owed.Java

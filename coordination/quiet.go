@@ -8,28 +8,29 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Quieted is what Quiet has found.
+// Quieted is the result of Quiet.
 type Quieted struct {
-	// Refused are items that another host runs, or is to run, and why they cannot begin.
+	// Refused are items that another host runs or is to run, and why they cannot begin.
 	Refused map[int]Refusal
-	// Denied are items of which the registry does not permit to delete the misfire mark, or to read the marks.
+	// Denied are items whose marks the registry does not permit to read, or whose misfire mark it does not
+	// permit to delete.
 	Denied Denials
-	// Stale is set when the host's share is not what it was: read it again.
+	// Stale is set when the host's share has changed: read it again.
 	Stale bool
 }
 
-// MayRepeat reports whether a Java host may run an item of this host's share: with failover it takes items of hosts
-// that died, whoever owns them.
+// MayRepeat reports whether a Java host may run an item of this host's share: with failover it takes items of
+// crashed hosts, even if others own them.
 func (m *Member) MayRepeat() bool {
 	return m.View.Config.Failover && m.View.Config.MonitorExecution && m.mixed()
 }
 
-// Quiet deletes the misfire marks of items, and reports which of them have marks of another host's run. Call it where
-// MayRepeat, JavaLag before the first begin of an item that this host has not run since it was given the item.
+// Quiet deletes the misfire marks of items, and reports which items have marks of another host's run. If
+// MayRepeat, call it JavaLag before this host first begins an item that it was given and has not run since.
 //
-// A Java host that has repeated a run deletes its marks, looks for a misfire mark, and if there is one runs the item
-// again. In between nothing shows that it is going to. Without a misfire mark it does not; one that has
-// seen the mark before makes its running mark within JavaLag, and then Begin refuses.
+// A Java host that has repeated a run deletes its marks, looks for a misfire mark, and if there is one runs the
+// item again; meanwhile nothing shows that. Without a misfire mark it does not; one that has seen the mark
+// before creates its running mark within JavaLag, and then Begin refuses.
 func (m *Member) Quiet(ctx context.Context, items tree.Items) (Quieted, error) {
 	out := Quieted{Refused: make(map[int]Refusal)}
 	l := m.Layout
@@ -77,7 +78,7 @@ func (m *Member) Quiet(ctx context.Context, items tree.Items) (Quieted, error) {
 			if _, ok := c.denied(err, &out.Denied); !ok && err != nil && !step.Contested(err) {
 				return err
 			}
-			// Look again: for marks that are left, and for what has begun since they were read.
+			// Read again: for remaining marks, and for begins since the read.
 		}
 	})
 	return out, err

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// reading is a list of queries with the item of each, as commit is one of ops.
+// reading is a list of queries with the item of each, like commit for ops.
 type reading struct {
 	queries []registry.Query
 	items   []int
@@ -26,8 +26,8 @@ func (r *reading) add(item int, queries ...registry.Query) {
 	}
 }
 
-// do asks for the nodes in one request. Items of which the registry does not permit to read a node are
-// noted in denials; one that belongs to no item is an error.
+// do reads the nodes in one request. Items with a node that the registry does not permit to read are noted in
+// denials; a denied node that belongs to no item is an error.
 func (r *reading) do(ctx context.Context, x *step.Exchange, denials *Denials) (registry.Snapshot, error) {
 	found, denied, err := x.ReadSome(ctx, r.queries...)
 	if err == nil {
@@ -85,7 +85,7 @@ func (d *Denials) note(item int, err error) {
 	(*d)[item] = err
 }
 
-// without are the items that are not denied.
+// without returns the items that are not denied.
 func (d Denials) without(items tree.Items) tree.Items {
 	if len(d) == 0 {
 		return items

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/step"
 )
 
-// Action is what a host does for the common good of a job.
+// Action is what a host does for the job as a whole.
 type Action string
 
 // The actions.
@@ -21,10 +21,9 @@ const (
 	ActionAsk       Action = "ask for sharding"
 )
 
-// Reconcile says what this host should do next for the common good of the
-// job, from what it sees: give up leadership, stand for election, divide the
-// items, or ask the leader to if that may not know. The host does it ([Member.Act]) and
-// looks again when the next snapshot has come.
+// Reconcile returns what this host should do next for the job as a whole, from its view: give up leadership,
+// stand for election, divide the items, or ask the leader to divide if it may not know. The host does it with
+// [Member.Act] and calls Reconcile again after the next snapshot.
 func (m *Member) Reconcile(now time.Time) Action {
 	v, line := m.View, m.Election
 	if line.Standing && v.Exists && !v.CanLead() {
@@ -49,8 +48,8 @@ func (m *Member) Reconcile(now time.Time) Action {
 		return v.reconcileLeader(now)
 	}
 	if v.JavaLed() && !m.Share.Current(v) {
-		// A Java leader writes nothing down: whether its division is out of
-		// date is known when the share has been read.
+		// A Java leader records nothing: whether its division is out of date is known when the share has been
+		// read.
 		return ActionNone
 	}
 	if !v.DivisionStale().IsZero() && !v.Necessary && v.Leader != "" && !v.leaderSees() {
@@ -59,7 +58,7 @@ func (m *Member) Reconcile(now time.Time) Action {
 	return ActionNone
 }
 
-// reconcileLeader is Reconcile for the leader. Java hosts wait for the flag.
+// reconcileLeader is Reconcile for the leader. With Java hosts it waits until the flag has settled.
 func (v View) reconcileLeader(now time.Time) Action {
 	mixed := v.Mixed()
 	if v.Flagged() || !v.DivisionStale().IsZero() {
@@ -77,7 +76,7 @@ func (v View) reconcileLeader(now time.Time) Action {
 	return ActionNone
 }
 
-// Act does what Reconcile has said. Sharded is set if that divided the items.
+// Act performs the action. Sharded is set if it divided the items.
 func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, error) {
 	switch a {
 	case ActionLeaveLine:
@@ -96,8 +95,8 @@ func (m *Member) Act(ctx context.Context, a Action, now time.Time) (Sharded, err
 	return Sharded{}, nil
 }
 
-// unconfigured reports that this host has never seen a configuration that it
-// could read, and that there is no division to go by either.
+// unconfigured reports that this host has never seen a readable configuration, and that there is no division
+// either.
 func (v View) unconfigured() bool {
 	return v.ConfigErr != nil && v.Config.ShardingTotalCount <= 0 && v.Division.Total <= 0
 }

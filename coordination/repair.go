@@ -10,27 +10,26 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Repairing is a host's wish to have in order what the job's hosts rely on.
+// Repairing are the arguments of Repair.
 type Repairing struct {
 	Detail tree.HostDetail
-	// Items is set to look at the node of every item as well.
+	// Items checks the node of every item as well.
 	Items bool
 }
 
-// MissingFromMembers reports that this host is in the job's list and not among the members:
-// somebody has edited that node, or taken our tree away.
+// MissingFromMembers reports that this host is in the job's list and not among the members: an external edit
+// has changed that node, or deleted our tree.
 func (v View) MissingFromMembers() bool {
 	return v.Exists && v.Joined() && !slices.Contains(v.Members, v.Self.ID)
 }
 
-// Repair repairs what an external edit has deleted or put in
-// another one's place: the nodes below which hosts write, this host's own ones,
-// its name among the members. It removes hosts that do not exist: the nodes by
-// which a host is known to live are ephemeral, and one that is not belongs to no
-// host. If something was gone that a division relies on, it asks for one.
+// Repair recreates nodes that an external edit has deleted or replaced: the parent nodes of hosts' writes, this
+// host's own nodes, its name among the members. It removes hosts that do not exist: the nodes that show a host
+// to be alive are ephemeral, so a persistent one belongs to no host. If a node that a division relies on was
+// missing, it asks for a division.
 //
-// A job that was removed, and a host that was stopped by an operator, are left
-// as they are. repaired lists the nodes that were made, set or taken away.
+// It does nothing for a job that was removed, or if an operator has stopped this host. repaired lists the nodes
+// that were created, set or deleted.
 func (m *Member) Repair(ctx context.Context, p Repairing) (repaired []string, err error) {
 	err = m.perform(ctx, "repair", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -63,13 +62,11 @@ type repairing struct {
 	*Member
 	Repairing
 	instance, detail, runs, assigned, flag registry.Node
-	// places are the nodes below which others are made, parents first; strangers
-	// are nodes of hosts that may not exist.
+	// places are parent nodes, parents first; strangers are nodes of hosts that may not exist.
 	places, strangers, items []registry.Node
 }
 
-// read reads all that a host repairs. there is false if the job was removed, or
-// this host was stopped.
+// read reads everything that Repair checks. there is false if the job was removed, or this host was stopped.
 func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err error) {
 	l, v, self := g.View.Layout, g.View, g.View.Self.ID
 	read := []registry.Query{registry.Data(l.Config()), registry.Data(l.Instance(self)), registry.Data(l.Detail(self)), registry.Data(l.RunsOf(self)), registry.Data(l.AssignmentOf(self)),
@@ -103,7 +100,7 @@ func (g *repairing) read(ctx context.Context, x *step.Exchange) (there bool, err
 			items = append(items, registry.Data(l.Item(i)))
 		}
 	}
-	if n, _, err = x.ReadSome(ctx, slices.Concat(strangers, items)...); err != nil { // what cannot be read stays
+	if n, _, err = x.ReadSome(ctx, slices.Concat(strangers, items)...); err != nil { // an unreadable node stays
 		return false, err
 	}
 	for _, q := range strangers {
@@ -124,7 +121,7 @@ func places(l tree.Layout) []string {
 	return paths
 }
 
-// repair are the ops that repair the tree, and the paths of what they repair.
+// repair returns the ops that repair the tree, and the paths of the repaired nodes.
 func (g *repairing) repair() (ops []registry.Op, paths []string) {
 	l, self := g.View.Layout, g.View.Self.ID
 	ops, at := g.repairPlaces()
@@ -138,8 +135,7 @@ func (g *repairing) repair() (ops []registry.Op, paths []string) {
 	members, term := at[l.Members()], at[l.Term()]
 	with := tree.ParseMembers(members.Data).With(self)
 	if !members.Exists || !term.Exists {
-		// Their versions begin again. A division that relies on one of them must
-		// find that the other has changed.
+		// Their versions start over. A division that relies on one of them must conflict with the other.
 		ops = append(ops, registry.Set(l.Members(), with.Data(), members.Version), registry.Set(l.Term(), term.Data, term.Version))
 	} else if string(with.Data()) != string(members.Data) {
 		ops = append(ops, registry.Set(l.Members(), with.Data(), members.Version))
@@ -161,13 +157,12 @@ func (g *repairing) repair() (ops []registry.Op, paths []string) {
 	if divide && !g.flag.Exists {
 		ops = append(ops, registry.Create(l.Necessary(), nil))
 	}
-	// Not a job that was removed meanwhile, and not a host that was stopped.
+	// Only if the job has not been removed nor this host stopped meanwhile.
 	ops = append([]registry.Op{registry.Check(l.Config(), registry.AnyVersion), registry.Check(l.Instance(self), g.instance.Version)}, ops...)
 	return ops, slices.Compact(paths)
 }
 
-// repairPlaces makes the nodes below which others are made. at is what is there
-// afterwards.
+// repairPlaces creates parent nodes. at has the nodes as they are afterwards.
 func (g *repairing) repairPlaces() (ops []registry.Op, at map[string]registry.Node) {
 	at = make(map[string]registry.Node, len(g.places))
 	for _, n := range g.places {
@@ -208,8 +203,7 @@ func (g *repairing) repairOwn() (ops []registry.Op) {
 	return ops
 }
 
-// gone is the error about a node without which a host cannot go on, and which
-// Repair repairs.
+// gone is the error about a missing node that a host needs and that Repair recreates.
 func gone(n registry.Node) error {
 	return fmt.Errorf("node %s is gone: %w", n.Path, registry.ErrConflict)
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
-// Sharded says what a resharding did.
+// Sharded is the result of a resharding.
 type Sharded struct {
 	Division tree.Division
 	// Items are the new owners, index = item.
@@ -24,16 +24,15 @@ type Sharded struct {
 	Commits int
 }
 
-// Reshard divides the items over the instances whose server is enabled. Only
-// the leader calls it. An item that runs on a live host stays there for now
-// and moves when it is completed; no other host waits for it.
+// Reshard divides the items over the instances whose server is enabled. Only the leader calls it. An item that
+// runs on a live host stays there and moves when it is completed; no other host waits for it.
 //
-// A small resharding is one commit. A large one is several, in an order that is
-// safe to stop after any of them: first every host loses what will move, then
-// the items change hands, at last every host gains what is now its own and the
-// flag goes. Until then the flag stands, and the next leader starts over.
+// A small resharding is one commit. A large one is several, in an order that is safe to stop after any of them:
+// first every host loses the items that will move, then the items change owners, at last every host gets its
+// new items and the flag is deleted. If the leader dies before that, the flag remains and the next leader
+// starts over.
 //
-// now is the host's clock. If View.Clock is set, that is taken in its place.
+// now is the host's clock. If View.Clock is set, it is used instead.
 func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 	v := m.View
 	if !v.Clock.IsZero() {
@@ -64,8 +63,7 @@ func (m *Member) Reshard(ctx context.Context, now time.Time) (Sharded, error) {
 	return out, err
 }
 
-// commitEach makes the commits one after the other. done is false after a
-// conflict: something moved, look again.
+// commitEach makes the commits one after the other. done is false after a conflict: read again.
 func commitEach(ctx context.Context, x *step.Exchange, commits [][]registry.Op, made *int) (done bool, err error) {
 	for _, ops := range commits {
 		_, err := x.Commit(ctx, ops...)
@@ -80,23 +78,23 @@ func commitEach(ctx context.Context, x *step.Exchange, commits [][]registry.Op, 
 	return true, nil
 }
 
-// sharding is what one resharding goes by.
+// sharding is the state of one resharding.
 type sharding struct {
 	view View
 	now  time.Time
 
 	config, members, term, division, leader, epoch registry.Node
 	ends, triggers                                 registry.Node // ends is read if it is there
-	// details are the hosts of ours whose session lives. One that is not among
-	// the instances was stopped by an operator and finishes what it runs.
+	// details are our hosts with a live session. One that is not among the instances was stopped by an operator
+	// and finishes what it runs.
 	instances, items, records, flags, runsOf, assigned, details []string
 	round                                                       int64 // of the newest trigger, 0 for none
 	args                                                        tree.TriggerArgs
-	queued                                                      bool     // triggers were queued ever
+	queued                                                      bool     // whether triggers were ever queued
 	triggered                                                   []string // instances that have not consumed theirs
 
 	cfg       jobconfig.Configuration
-	refused   bool // cfg is not what the registry has
+	refused   bool // the registry's configuration was refused; cfg is another one
 	before    tree.Division
 	disabled  map[string]bool // server address → disabled
 	draining  map[string]bool // instance id
@@ -115,8 +113,7 @@ type sharding struct {
 	unread    Denials // items of which a node cannot be read: their nodes stay as they are
 }
 
-// read reads all that a resharding goes by. leads is false if this host does not
-// lead the job any more.
+// read reads everything that a resharding depends on. leads is false if this host no longer leads the job.
 func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err error) {
 	l := s.view.Layout
 	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Members()), registry.Data(l.Term()), registry.Data(l.Assignment()),
@@ -163,12 +160,12 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 	return true, s.lookBelow(ctx, x)
 }
 
-// configure decides by which configuration the items are divided.
+// configure decides which configuration the items are divided by.
 func (s *sharding) configure() error {
 	cfg, _, err := readConfiguration(s.view.Job, s.config.Data, s.view.Config, s.view.Accept)
 	if err != nil {
-		// The last good one stays in force. What all hosts agree on is the
-		// last division; a host that came later has never seen a good one.
+		// The last good one stays in force. All hosts know the last division; a host that joined later has
+		// never seen a good configuration.
 		if s.before.Total > 0 {
 			cfg.ShardingTotalCount, cfg.JobShardingStrategyType = s.before.Total, s.before.Strategy
 		} else if cfg.ShardingTotalCount <= 0 {
@@ -179,7 +176,7 @@ func (s *sharding) configure() error {
 	return nil
 }
 
-// queries are the nodes of hosts, servers and items that a resharding goes by.
+// queries are the nodes of hosts, servers and items that a resharding depends on.
 func (s *sharding) queries(servers []string) reading {
 	l, total := s.view.Layout, s.cfg.ShardingTotalCount
 	var read reading
@@ -240,18 +237,18 @@ func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error 
 	s.running, s.onJava, s.runs = make(map[int]string), make(map[int]bool), make(map[string]registry.Node)
 	for _, id := range s.runsOf {
 		if !s.lives(id) {
-			continue // what it ran is owed, not running
+			continue // its host died: the run is taken over
 		}
 		runs, err := tree.ParseRuns(n.Data(l.RunsOf(id)).Data)
 		if err != nil && !slices.Contains(s.ours, id) {
-			continue // no host of ours, which would recreate it: an external edit has written it
+			continue // not a host of ours, which would recreate it: an external edit
 		}
 		if err != nil {
 			return fmt.Errorf("node %s cannot be read: %w", l.RunsOf(id), err)
 		}
 		s.runs[id] = n.Data(l.RunsOf(id))
 		for _, i := range runs.Items() {
-			// One that never was an item does not run, wherever that comes from.
+			// A number that never was an item does not run, wherever it comes from.
 			if i < s.cfg.ShardingTotalCount || slices.Contains(s.items, strconv.Itoa(i)) {
 				s.running[i] = id
 			}
@@ -296,8 +293,8 @@ func (s *sharding) understandItems(n registry.Snapshot) {
 	}
 }
 
-// lookBelow finds the items beyond the total that cannot be removed: what is
-// below a mark an external edit has made, and it may go on for ever.
+// lookBelow finds item nodes beyond the total that cannot be removed: an external edit has created nodes below
+// a mark, at any depth.
 func (s *sharding) lookBelow(ctx context.Context, x *step.Exchange) error {
 	read := make([]registry.Query, 0, len(s.surplus))
 	for _, p := range s.surplus {
@@ -325,7 +322,7 @@ func (s *sharding) lives(id string) bool {
 	return slices.Contains(s.instances, id) || slices.Contains(s.details, id)
 }
 
-// divide decides who gets what.
+// divide decides which host gets which item.
 func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	total := s.cfg.ShardingTotalCount
 	d := tree.Division{Instances: strategy.Sorted(s.instances), Foreigners: s.java, Counts: tree.Counts{Total: total}, Strategy: s.cfg.JobShardingStrategyType}
@@ -360,7 +357,7 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	if s.cfg.StaticSharding {
 		owners, d.Static = s.keep(owners, d.Members)
 	}
-	// What runs stays where it is until it is completed.
+	// Running items stay until they are completed.
 	for i, host := range s.running {
 		switch {
 		case i >= total:
@@ -382,9 +379,9 @@ func (s *sharding) divide() (tree.Division, strategy.Assignment, error) {
 	return d, owners, nil
 }
 
-// deferMoves keeps what our hosts began shortly before the flag, or later, away
-// from Java hosts. A Java host that found the flag at an instant waits, and begins
-// that instant with the items that it has after this division.
+// deferMoves keeps items that our hosts began shortly before the flag, or later, away from Java hosts. A Java
+// host that finds the flag at an instant waits, and then begins that instant with the items that this division
+// gives it.
 func (s *sharding) deferMoves(d *tree.Division, owners strategy.Assignment) {
 	if len(s.java) == 0 || s.view.FlagSeen.IsZero() {
 		return
@@ -411,12 +408,12 @@ func (s *sharding) deferMoves(d *tree.Division, owners strategy.Assignment) {
 	}
 }
 
-// owingKept is how long an item owes a trigger that it missed by moving.
+// owingKept is how long an item may still run a trigger that it missed by moving.
 const owingKept = 5 * time.Minute
 
-// owing notes which items may miss the newest trigger because they move away
-// from an instance that has not consumed it, and may be gone: to one that has,
-// or does before it hears of them, or that was not there when it was given.
+// owing notes which items may miss the newest trigger because they move away from an instance that has not
+// consumed it or may be gone. The new owner may have consumed it already, may consume it before it learns of
+// the items, or was not in the job when the trigger was given.
 func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 	if s.round == 0 {
 		return
@@ -444,7 +441,7 @@ func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 	}
 }
 
-// keep leaves every item with its owner as long as that is there.
+// keep leaves every item with its owner as long as the owner is in the job.
 func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.Assignment, bool) {
 	kept := false
 	for i := range owners {
@@ -455,7 +452,7 @@ func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.
 	return owners, kept
 }
 
-// asBefore proves that a node is as it was read.
+// asBefore checks that a node is as it was read.
 func asBefore(n registry.Node) registry.Op {
 	if n.Exists {
 		return registry.Check(n.Path, n.Version)
@@ -463,15 +460,14 @@ func asBefore(n registry.Node) registry.Op {
 	return registry.Absent(n.Path)
 }
 
-// commits are the commits of a resharding, one after the other.
+// commits returns the commits of a resharding, in order.
 //
-// Every one of them proves that the term, the leader, the membership, the
-// configuration and the newest trigger are those that were read. The leader node is recreated
-// with every term, so that its version alone proves nothing but that it is
-// one of ours; who else of ours takes over begins a new term.
+// Each checks that the term, the leader, the membership, the configuration and the newest trigger are those
+// that were read. The leader node is recreated with every term, so its version alone only proves that the
+// leader is one of ours; another leader of ours begins a new term.
 func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]registry.Op {
 	l := s.view.Layout
-	// That fires are noted from now on, every host knows that begins one: it has to read its share again.
+	// Every host that begins a fire must know that fires are noted from now on: it has to read its share again.
 	undone := len(s.epoch.Data) > 0 || d.Since != s.before.Since || d.Followed != s.before.Followed
 	for i := range owners {
 		n := s.instance[i]
@@ -480,7 +476,8 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 	items := s.handOvers(d, owners)
 	revoke, grant := s.assign(d, owners)
 	if undone {
-		// A division of Java's, or a number of items, is undone: who still begins by it must not.
+		// This undoes a division of Java's, or changes the number of items: a host that still goes by the old
+		// one must not begin.
 		revoke = append([]registry.Op{registry.Set(l.Epoch(), nil, s.epoch.Version)}, revoke...)
 	}
 	last := []registry.Op{registry.Set(l.Assignment(), d.Data(), s.division.Version)}
@@ -518,14 +515,14 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 	return append(commits, guarded(last...))
 }
 
-// asRead demands that an item's running mark is as it was read. One that is there is of a
-// Java host that has died: it does not hinder the assignment, and the next owner of the item deals with it.
+// asRead checks that an item's running mark is as it was read. An existing mark is that of a dead Java host: it
+// does not prevent the assignment, and the item's next owner handles it.
 func (s *sharding) asRead(i int) registry.Op {
 	return asBefore(s.marks[i])
 }
 
-// handOvers write each item's owner, and its record where that is new, and remove
-// the nodes of items that are no more.
+// handOvers returns the ops that write each item's owner, and its record where new, and remove the nodes of
+// items that no longer exist.
 func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []registry.Op {
 	l := s.view.Layout
 	var ops []registry.Op
@@ -535,14 +532,14 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 		}
 		n := s.instance[i]
 		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
-			ops = append(ops, s.asRead(i)) // it has not begun since it was read
+			ops = append(ops, s.asRead(i)) // it has not begun since
 		}
 		ops = append(ops, s.handOver(i, owner)...)
 		ops = append(ops, s.baseline(i, owner, d.Since)...)
 	}
 	for _, i := range d.Pending {
-		// Beyond the total an instance node may still name who was to have the
-		// item, and not who took it over. It is that host's anchor.
+		// Beyond the total an instance node may still name the intended owner instead of the host that took the
+		// item over. It is that host's anchor.
 		if i >= d.Total && s.unread[i] == nil && slices.Contains(s.ours, s.running[i]) {
 			ops = append(ops, s.handOver(i, s.running[i])...)
 		}
@@ -563,10 +560,9 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 	return ops
 }
 
-// baseline writes from when on instants of an item are due: it is new, or comes
-// back after the total count was lowered, or comes from a Java host, which keeps
-// no record. What was due before that is not owed. An open run is, and stays as it
-// is. Of a new job, instants are due from when the first of our hosts joined it.
+// baseline writes since when instants of an item count: for a new item, one that comes back after the total
+// count was lowered, or one from a Java host, which keeps no record. Earlier instants are not caught up. An
+// open run still counts and stays as it is. In a new job, instants count since the first of our hosts joined.
 func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
 	l := s.view.Layout
 	n := s.instance[i]
@@ -595,13 +591,12 @@ func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
 	}
 	r.Instant = max(r.Instant, base.Instant)
 	if fromJava {
-		r.Owner = "" // somebody else ran it since
+		r.Owner = "" // another host has run it since
 	}
 	return []registry.Op{registry.Set(l.Record(i), r.Data(), old.Version)}
 }
 
-// assign writes every host's share: revoke takes away what moves, grant gives
-// every host what is its own now.
+// assign writes every host's share: revoke takes away items that move, grant gives every host its new items.
 func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, grant []registry.Op) {
 	l := s.view.Layout
 	shares := make(map[string]tree.Items)
@@ -611,7 +606,7 @@ func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, 
 		}
 	}
 	for _, i := range d.Pending {
-		if i >= d.Total { // until it is completed it belongs to who runs it
+		if i >= d.Total { // it belongs to the host that runs it until it is completed
 			shares[s.running[i]] = append(shares[s.running[i]], i)
 		}
 	}
@@ -627,7 +622,7 @@ func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, 
 			}
 		}
 		if runs, ok := s.runs[id]; ok && (len(stays) < len(had) || d.Since != s.before.Since) {
-			// What moves away, or has another number of items now, must not have been begun since it was read.
+			// An item that moves away, or has another total now, must not have begun since it was read.
 			revoke = append(revoke, registry.Check(runs.Path, runs.Version))
 		}
 		if !there && len(share) == 0 {

@@ -10,20 +10,19 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Share is what a host owns, with what it must know of each item to begin it.
+// Share is what a host owns, with the state that it needs to begin each item.
 type Share struct {
 	Guard ShareGuard
 	Items map[int]ItemState
 	// Denied are items of the share that are not in Items, because the registry does not permit to read them.
 	Denied Denials
-	// Pending are items that go elsewhere when they are completed.
+	// Pending are items that move to another host when they are completed.
 	Pending tree.Items
-	// Java is set when a Java leader divided the items. Foreign are then the
-	// items that this host did not own before: which of their instants were
-	// run is not known.
+	// Java is set when a Java leader divided the items. Foreign are then the items that this host did not own
+	// before: it does not know which of their instants were run.
 	Java    bool
 	Foreign tree.Items
-	// Owing are items that missed trigger round Round, with its Args, by moving here.
+	// Owing are items that missed the trigger round Round, with arguments Args, by moving here.
 	Owing    tree.Items
 	Round    int64
 	Args     tree.TriggerArgs
@@ -33,12 +32,10 @@ type Share struct {
 	round    int
 }
 
-// ShareGuard is what a begin proves: that the share is still the one that was
-// read. Our leaders take an item away by setting the host's assignment node. A
-// Java leader recreates the instance nodes of all items, the lowest first, so
-// that the node of the share's lowest item, the anchor, has another version. A
-// host of ours may bring it to that version again, for itself, and with that
-// raises the epoch.
+// ShareGuard proves at a begin that the share has not changed since it was read. Our leaders take an item away
+// by setting the host's assignment node. A Java leader recreates the instance nodes of all items, the lowest
+// first, so that the node of the share's lowest item, the anchor, gets another version. Another host of ours
+// may bring that node to the same version again for its own share, and then also raises the epoch.
 type ShareGuard struct {
 	Assignment, Epoch int32
 	// Anchor is the lowest item of the share; AnchorVersion is 0 if there is
@@ -55,8 +52,7 @@ type ItemState struct {
 	Offset        []byte
 	OffsetVersion int32
 	HasOffset     bool
-	// Misfire, Disabled: the marks, as of the reading. Said is the word of who disabled it, if
-	// a program of ours did.
+	// Misfire and Disabled are the marks, as read. Said is who disabled it, if a program of ours did.
 	Misfire, Disabled bool
 	Said              tree.Word
 }
@@ -67,9 +63,8 @@ func (s Share) Current(v View) bool {
 	return s.Items != nil && s.division == v.divisionNode.Mzxid && s.round == v.round && !v.Halted()
 }
 
-// Edited reports whether the share is another one than before, though the items
-// were not divided in between: somebody has set this host's assignment node. It
-// may also be that a division is just being made.
+// Edited reports whether the share has changed although the items were not divided in between: an external edit
+// has set this host's assignment node, or a division is in progress.
 func (s Share) Edited(before Share) bool {
 	if s.Items == nil || before.Items == nil || s.Java || before.Java || s.division != before.division || s.round != before.round {
 		return false
@@ -93,14 +88,12 @@ func (s Share) has(item int) bool {
 	return read || s.Denied[item] != nil
 }
 
-// ReadShare reads what this host owns. known are states that need not be read
-// again: items that the host has held without a break. m.Share is left alone
-// while no host knows: a Java leader divides the items, or has divided them
-// and is gone, so that ours will. read is false then.
+// ReadShare reads what this host owns. known are states that need not be read again: items that the host has
+// owned without a break. read is false, and m.Share unchanged, while the owners are undecided: a Java leader
+// divides the items, or has divided them and is gone, so that a leader of ours will.
 //
-// An item of the share that stayed only because it ran, and does not run any
-// more, moves now: its host did not know the division yet when it
-// completed the item, and so it asks for another one here.
+// If an item of the share stayed only because it ran, and does not run any more, ReadShare asks for another
+// division: the item's host did not know the division yet when it completed the item.
 func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read bool, err error) {
 	if m.View.Halted() {
 		return false, nil
@@ -125,7 +118,7 @@ func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read b
 // divided the items meanwhile.
 func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
 	l := v.Layout
-	// The division is read last: it is not older than what begins prove.
+	// The division is read last: it is not older than what begins check.
 	n, first, err := readDivided(ctx, x, v, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.Assignment()))
 	if err != nil {
 		return false, err
@@ -154,15 +147,14 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 		}
 	}
 
-	// An external edit may have written any number of items there that are none.
+	// An external edit may have written any number of invalid items there.
 	divided, beyond := tree.ParseDivision(division.Data), false
 	mine = slices.DeleteFunc(mine, func(i int) bool {
 		none := i >= max(divided.Total, v.Config.ShardingTotalCount) && !divided.Pending.Contains(i)
 		beyond = beyond || none
 		return none
 	})
-	// The nodes may be of different instants. What is certain is that the
-	// share is not older than the view's division.
+	// The nodes may be of different instants, but the share is not older than the view's division.
 	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, Counts: divided.Counts, Followed: divided.Followed, division: v.divisionNode.Mzxid, round: v.round,
 		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
 	anchored, err := fill(ctx, x, &s, v, mine, known)
@@ -189,14 +181,12 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	return true, nil
 }
 
-// waitsToMove reports whether an item was to stay only while it ran, and does not
-// run.
+// waitsToMove reports whether an item was only to stay while it ran, and does not run.
 func (s Share) waitsToMove(mine, running tree.Items) bool {
 	return slices.ContainsFunc(s.Pending, func(i int) bool { return mine.Contains(i) && !running.Contains(i) })
 }
 
-// fill reads the items' states, and the anchor of the guard. anchored is false
-// if that node is not there.
+// fill reads the items' states, and the anchor of the guard. anchored is false if the anchor's node is missing.
 func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Items, known map[int]ItemState) (anchored bool, err error) {
 	l := v.Layout
 	var fresh tree.Items
@@ -225,7 +215,7 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Ite
 	if len(mine) == 0 || anchor.Path == "" {
 		return true, nil
 	}
-	s.Guard.AnchorVersion = max(anchor.Version, 1) // where it is not there no begin succeeds
+	s.Guard.AnchorVersion = max(anchor.Version, 1) // if it is missing no begin succeeds
 	return anchor.Version > 0 && string(anchor.Data) == v.Self.ID, nil
 }
 
@@ -314,8 +304,8 @@ func itemState(nodes []registry.Node) ItemState {
 	return s
 }
 
-// ReadDisabled reads which of the items are disabled, with the words of who disabled them. A mark that cannot be
-// read is there.
+// ReadDisabled reads which of the items are disabled, and who disabled them. A mark that cannot be read counts
+// as present.
 func ReadDisabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (map[int]tree.Word, error) {
 	disabled := make(map[int]tree.Word)
 	err := step.Perform(ctx, r, "read disabled items", func(ctx context.Context, x *step.Exchange) error {
@@ -342,9 +332,9 @@ func DisabledMarks(l tree.Layout, items tree.Items) []registry.Query {
 	return read
 }
 
-// ReadEnabled reads up to when items owe nothing, since they, or all servers, were disabled:
-// of all of them, and by item, Unix milliseconds by the registry's clock. An item that was never
-// enabled is left out, as one is of which that cannot be read.
+// ReadEnabled reads since when instants of items count, because they, or all servers, were disabled before: for
+// all items, and by item, in Unix milliseconds of the registry's clock. It omits items that were never enabled
+// or cannot be read.
 func ReadEnabled(ctx context.Context, r registry.Center, l tree.Layout, items tree.Items) (all int64, of map[int]int64, err error) {
 	read := []registry.Query{registry.Data(l.Enabled())}
 	for _, i := range items {

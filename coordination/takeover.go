@@ -11,8 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// taking is what a host writes about items that are owed: what it closes and what
-// it claims.
+// taking is what a host writes about a crashed host's items: which it closes and which it claims.
 type taking struct {
 	commit
 	closed  Recovered // what is closed, by kind
@@ -20,7 +19,7 @@ type taking struct {
 	begun   []begins   // the claims, as they follow each other
 	dropped tree.Items // from the dead host's list
 	marked  bool       // a Java host has marked one of the claims
-	next    int        // the first item that was not decided about
+	next    int        // the first undecided item
 }
 
 // begins are items that are begun for one fire.
@@ -29,8 +28,7 @@ type begins struct {
 	items tree.Items
 }
 
-// take decides item by item and writes it in commits. done is false if this host is
-// to look again.
+// take decides item by item and writes the result in commits. done is false if the caller must read again.
 func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, runs registry.Node) (done bool, err error) {
 	for {
 		t, err := r.nextTaking(ctx, x, owed, runs)
@@ -64,8 +62,8 @@ func (r *recovery) take(ctx context.Context, x *step.Exchange, owed tree.Runs, r
 	return true, r.bury(ctx, x, n)
 }
 
-// turn reports whether this host may write: while Java hosts matter it stands in their latch first.
-// When its turn has come, r.leave is set and it is to look again.
+// turn reports whether this host may write: while Java hosts matter it must first stand in their latch. When
+// its turn has come, r.leave is set and it must read again.
 func (r *recovery) turn(ctx context.Context, x *step.Exchange, t taking) (bool, error) {
 	if len(t.claims) == 0 || r.leave != nil || !(t.marked || r.View.Mixed()) {
 		return true, nil
@@ -77,8 +75,8 @@ func (r *recovery) turn(ctx context.Context, x *step.Exchange, t taking) (bool, 
 	return false, err
 }
 
-// write writes what was decided. owed and runs, the dead host's list and its node, are then as they were
-// written; runs is zero if the host is not dead. again is set if this host is to look again.
+// write writes the decisions. It updates owed and runs, the dead host's list and its node; runs is zero if the
+// host is not dead. again is set if the caller must read again.
 func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *tree.Runs, runs *registry.Node) (again bool, err error) {
 	l, self, dead := r.View.Layout, r.View.Self.ID, r.deadOf(*owed)
 	mine, left := r.own.runs, owed.Without(t.dropped)
@@ -86,7 +84,7 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 		mine = mine.With(b.Fire, true, b.items)
 	}
 	c := newCommit(len(t.ops) + 8)
-	if r.Dead != "" { // the lists first: where several hosts take something, they meet there
+	if r.Dead != "" { // the lists first: hosts that take at the same time conflict there
 		c.add(roleRoot, -1, registry.Absent(l.Instance(dead)))
 		c.add(roleRoot, -1, registry.Absent(l.Detail(dead)))
 		c.add(roleShare, -1, registry.Set(runs.Path, left.Data(), runs.Version))
@@ -105,7 +103,7 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 		*runs = registry.Node{}
 		return false, nil
 	}
-	if step.IsUnknown(err) { // if it took effect no host finds these again
+	if step.IsUnknown(err) { // if it took effect no host finds these items again
 		r.note(t.closed)
 	}
 	if step.Contested(err) { // another host took a share meanwhile, or an item changed
@@ -114,12 +112,12 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 			r.unpermitted[t.items[conflict.Index]] = true
 		}
 		if conflict == nil || t.roles[conflict.Index] != roleShare {
-			r.chunk = nil // else the items may be as they were read
+			r.chunk = nil // otherwise the items may be unchanged
 		}
 		return true, nil
 	}
 	if _, ok := t.denied(err, &r.out.Denied); ok {
-		return true, nil // look again, and leave the item
+		return true, nil // read again, and leave the item
 	}
 	if err != nil {
 		return false, err
@@ -136,8 +134,8 @@ func (r *recovery) write(ctx context.Context, x *step.Exchange, t taking, owed *
 	return false, nil
 }
 
-// nextTaking reads what is owed, and decides about it, until there is something to
-// write, or nothing more to read in this call.
+// nextTaking reads items and decides about them until there is something to write, or no more to read in this
+// call.
 func (r *recovery) nextTaking(ctx context.Context, x *step.Exchange, owed tree.Runs, runs registry.Node) (t taking, err error) {
 	for r.out.Next = 0; r.from != end; r.chunk = nil {
 		if r.chunk == nil {
@@ -161,13 +159,12 @@ func (r *recovery) nextTaking(ctx context.Context, x *step.Exchange, owed tree.R
 	return taking{}, nil
 }
 
-// full reports whether this host can take nothing more, of items that hosts take.
+// full reports whether this host can claim no more items.
 func (r *recovery) full() bool {
 	return len(r.out.Claimed) >= r.Limit && r.View.Config.Failover && r.View.Config.MonitorExecution
 }
 
-// noteTaken notes what a commit has closed and claimed. mine is this host's list of
-// runs since then.
+// noteTaken notes what a commit has closed and claimed. mine is this host's list of runs after it.
 func (r *recovery) noteTaken(t taking, mine tree.Runs, results []registry.Result) {
 	r.out.Commits++
 	r.note(t.closed)
@@ -192,7 +189,7 @@ func (r *recovery) noteTaken(t taking, mine tree.Runs, results []registry.Result
 	}
 }
 
-// decide decides about the items that were read, from r.from on and as many as fit one commit.
+// decide decides about the items that were read, from r.from on, as many as fit one commit.
 func (r *recovery) decide(owed tree.Runs, runs registry.Node) taking {
 	t := taking{claims: make(map[int]Claim), next: r.chunk.next}
 	room, last := max(itemRoom(r.own.runs)-len(runs.Data), leastRoom), -1
@@ -225,7 +222,7 @@ func (r *recovery) become(f fate, i int, it *owedItem, owed tree.Runs, t *taking
 	claim := Claim{Item: i, Fire: it.fire, State: it.state}
 	end := func(record tree.Record) Claim {
 		record = record.Follow(it.state.RecordZxid)
-		if dead == r.Dead && dead != "" { // what a Java host ran is in no record
+		if dead == r.Dead && dead != "" { // a Java host's run is in no record
 			t.add(roleItem, i, registry.Set(l.Record(i), record.Data(), it.state.RecordVersion))
 			claim.State.Record = record
 		}
@@ -276,7 +273,7 @@ func (r *recovery) become(f fate, i int, it *owedItem, owed tree.Runs, t *taking
 	}
 }
 
-// note keeps what is closed, once.
+// note reports a closed run, once.
 func (r *recovery) note(closed Recovered) {
 	add := func(to, claims []Claim) []Claim {
 		for _, c := range claims {
@@ -291,7 +288,7 @@ func (r *recovery) note(closed Recovered) {
 	out.Held, out.Killed = add(out.Held, closed.Held), add(out.Killed, closed.Killed)
 }
 
-// giveWay ends a recovery that has nothing to write, and leaves the latch.
+// giveWay ends a recovery without a write, and leaves the latch.
 func (r *recovery) giveWay(ctx context.Context, x *step.Exchange) error {
 	if r.leave == nil && !r.Takeover.Standing {
 		return nil

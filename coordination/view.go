@@ -12,24 +12,21 @@ import (
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
-// View is what one host knows of a job without asking: the control nodes that
-// it watches, understood. It is a value; a stale one costs a conflict and is
-// repaired by the next.
+// View is one host's parsed snapshot of the control nodes of a job. It is a value; a stale one costs a conflict
+// and is replaced by the next.
 type View struct {
 	tree.Layout
 	Self tree.JobInstance
 	// Exists is false when the job's configuration node is gone: the job was
 	// removed.
 	Exists bool
-	// Config is the newest configuration that could be read; ConfigErr says
-	// why the one in the registry could not.
+	// Config is the newest readable configuration; ConfigErr says why the one in the registry cannot be read.
 	Config         jobconfig.Configuration
 	ConfigWarnings []string
 	ConfigErr      error
 	configNode     registry.Node
-	// Accept refuses a configuration that is in order but asks for more than
-	// this host allows; nil refuses none. What it refuses is treated as one
-	// that cannot be read. It is carried from view to view.
+	// Accept refuses a valid configuration that exceeds this host's limits; nil accepts all. A refused one is
+	// treated like an unreadable one. It is carried over from view to view.
 	Accept func(jobconfig.Configuration) error
 	// Instances are all instance ids in ElasticJob's order: descending.
 	Instances []string
@@ -44,9 +41,8 @@ type View struct {
 	OurTerm bool
 	// Necessary and Processing are ElasticJob's resharding flags.
 	Necessary, Processing bool
-	// Trigger is the transaction that made the trigger which waits for this
-	// instance, 0 for none. TriggerRound says which round it is of. It has arguments
-	// if TriggerArgs is set.
+	// Trigger is the transaction that created the trigger that waits for this instance, 0 for none;
+	// TriggerRound returns its round. TriggerArgs is set if it has arguments.
 	Trigger     int64
 	TriggerArgs bool
 	// FailoverItems are marked as crashed and wait for a host to take them.
@@ -55,26 +51,22 @@ type View struct {
 	membersNode   registry.Node
 	Division      tree.Division
 	divisionNode  registry.Node
-	// FlagSeen is when this host first saw the flag standing; the host notes
-	// it, and a snapshot without the flag clears it. The leader of a job with
-	// Java hosts does not divide before FlagSettle has passed since.
+	// FlagSeen is when this host first saw the flag; the host sets it, and a snapshot without the flag clears
+	// it. The leader of a job with Java hosts does not divide until FlagSettle later.
 	FlagSeen time.Time
-	// DeferredSeen is when this host first saw a division that defers items; the
-	// host notes it. The leader asks for the next division JavaLag later.
+	// DeferredSeen is when this host first saw a division with deferred items; the host sets it. The leader
+	// asks for the next division JavaLag later.
 	DeferredSeen time.Time
-	// Clock is the registry's clock at this moment, as the host reckons it. The
-	// host notes it; zero means that it is not known. What a division dates is
-	// dated by it, so that the clock of no single host is remembered.
+	// Clock is the present time of the registry's clock, as the host computes it; zero means unknown. A
+	// division's times come from it, so that no single host's clock is stored.
 	Clock time.Time
-	// round counts how often the flags were raised under a leader that is not
-	// one of ours, as far as this host has seen.
+	// round counts how often this host has seen the flags raised under a leader that is not ours.
 	round int
-	// extra is what Extra asked for.
+	// extra is the snapshot of the nodes of Extra.
 	extra registry.Snapshot
 }
 
-// Control is the set of nodes that a host of the job watches. None of them is
-// a mark of a single item.
+// Control are the nodes that a host of the job watches. None of them is a mark of a single item.
 func Control(l tree.Layout, self tree.JobInstance) []registry.Query {
 	return []registry.Query{
 		registry.Data(l.Config()),
@@ -90,9 +82,8 @@ func Control(l tree.Layout, self tree.JobInstance) []registry.Query {
 	}
 }
 
-// ParseView understands a snapshot of the Control nodes. before is the view
-// of the snapshot before it; it supplies the configuration while the one in
-// the registry cannot be read, and saves parsing what has not changed.
+// ParseView parses a snapshot of the Control nodes. before is the previous view; it supplies the configuration
+// while the registry's cannot be read, and saves parsing unchanged nodes.
 func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before View) View {
 	v := View{Layout: l, Self: self, Accept: before.Accept}
 	v.configNode = s.Data(l.Config())
@@ -149,9 +140,8 @@ func ParseView(s registry.Snapshot, l tree.Layout, self tree.JobInstance, before
 	return v
 }
 
-// invalidLeaderNode reports that a leader node was made or set by an external edit: neither Java's,
-// which is ephemeral and never set, nor ours, which is ephemeral and set once,
-// to the id of one of us.
+// invalidLeaderNode reports whether an external edit made or set the leader node: it is neither Java's
+// (ephemeral, never set) nor ours (ephemeral, set once, to the id of one of our hosts).
 func (v View) invalidLeaderNode(leader registry.Node) bool {
 	id := string(leader.Data)
 	ours := slices.Contains(v.Members, id)
@@ -182,15 +172,14 @@ func readConfiguration(job string, data []byte, last jobconfig.Configuration, ac
 // Divided is the transaction that wrote the division; 0 if there is none.
 func (v View) Divided() int64 { return v.divisionNode.Mzxid }
 
-// Joined reports whether this instance is in the job's list. Once it has
-// joined and its session lives, false means that an operator removed it: the
-// way in which ElasticJob's console stops an instance.
+// Joined reports whether this instance is in the job's list. If it has joined and its session lives, false
+// means that an operator removed it: that is how ElasticJob's console stops an instance.
 func (v View) Joined() bool { return slices.Contains(v.Instances, v.Self.ID) }
 
 // Leading reports whether this instance is the job's leader.
 func (v View) Leading() bool { return v.Leader == v.Self.ID && v.OurTerm }
 
-// Java are the instances that are not ours.
+// Java returns the instances that are not ours.
 func (v View) Java() []string {
 	var java []string
 	for _, id := range v.Instances {
@@ -204,7 +193,7 @@ func (v View) Java() []string {
 // Mixed reports whether Java hosts are in the job.
 func (v View) Mixed() bool { return len(v.Java()) > 0 }
 
-// Crashed are our hosts that are gone and did not leave in good order.
+// Crashed returns our hosts that are gone and did not leave in good order.
 func (v View) Crashed() []string {
 	var gone []string
 	for _, id := range v.Members {
@@ -219,29 +208,25 @@ func (v View) Crashed() []string {
 // ElasticJob's rules.
 func (v View) JavaLed() bool { return v.Leader != "" && !v.OurTerm }
 
-// Flagged reports that a division is asked for or being made.
+// Flagged reports whether a division is requested or in progress.
 func (v View) Flagged() bool { return v.Necessary || v.Processing }
 
-// Halted reports that Java hosts begin nothing, because a division is asked for
-// or being made; then our hosts begin nothing either. A Java host that waits
-// begins its instant after the division, with the items that it gets: one that
-// a host of ours had begun meanwhile would run twice.
+// Halted reports whether Java hosts begin nothing, because a division is requested or in progress; then our
+// hosts begin nothing either. A waiting Java host begins its instant after the division, with its new items: an
+// item that a host of ours had begun meanwhile would run twice.
 func (v View) Halted() bool { return v.Flagged() && (v.JavaLed() || v.Mixed()) }
 
-// FlagSettle is how long the flag must stand before a leader of ours divides
-// items that Java hosts own. A Java host looks for the flag before a fire, and
-// makes its running marks some requests later; it must have made them, or seen
-// the flag, when the leader looks for marks.
+// FlagSettle is how long the flag must exist before a leader of ours divides items that Java hosts own. A Java
+// host checks the flag before a fire and makes its running marks some requests later; when the leader reads the
+// marks it must have made them, or seen the flag.
 const FlagSettle = 500 * time.Millisecond
 
-// JavaLag is for how long an instant, or a division, may go unnoticed by a Java
-// host. It looks for the flag some milliseconds after an instant is due, and
-// while it waits for a division it looks every 100 ms.
+// JavaLag is how long a Java host may take to notice an instant or a division. It checks the flag some
+// milliseconds after an instant is due, and while it waits for a division it checks every 100 ms.
 const JavaLag = 300 * time.Millisecond
 
-// DivideAt is when this host, being the leader, may take the next step of a
-// division: divide the items if the flag stands, else ask for the division that
-// moves deferred items. It is zero for now.
+// DivideAt returns when this host, as the leader, may take the next step: divide the items if the flag exists,
+// otherwise ask for the division that moves deferred items. Zero means now.
 func (v View) DivideAt() time.Time {
 	switch {
 	case !v.Mixed():
@@ -253,9 +238,8 @@ func (v View) DivideAt() time.Time {
 	return time.Time{}
 }
 
-// IsJanitor reports whether this host is the one of ours that looks after what
-// Java hosts leave behind: our leader, or the first of ours under a Java
-// leader. Others do the same without harm.
+// IsJanitor reports whether this host removes what Java hosts leave behind: it is our leader, or the first of
+// ours under a Java leader. If several hosts do so it does no harm.
 func (v View) IsJanitor() bool {
 	if v.OurTerm {
 		return v.Leading()
@@ -269,10 +253,9 @@ func (v View) First() bool {
 	return n >= 0 && v.Instances[n] == v.Self.ID
 }
 
-// Extra is what this host, being the leader, watches besides Control because
-// Java hosts are in the job: the servers that have no host of ours, and one
-// running mark of a Java host that holds up a move. What it shows goes to
-// WithExtra.
+// Extra returns the nodes that this host, as the leader, watches besides Control while Java hosts are in the
+// job: the servers without a host of ours, and one running mark of a Java host that delays a move. Pass the
+// snapshot to WithExtra.
 func (v View) Extra() []registry.Query {
 	if !v.Leading() {
 		return nil
@@ -294,14 +277,13 @@ func (v View) Extra() []registry.Query {
 	return q
 }
 
-// WithExtra is the view with what Extra asked for.
+// WithExtra returns the view with a snapshot of Extra.
 func (v View) WithExtra(s registry.Snapshot) View {
 	v.extra = s
 	return v
 }
 
-// javaChanged says what the extra watch has shown that makes the division
-// stale, or "".
+// javaChanged returns the change in the extra watch that makes the division stale, or "".
 func (v View) javaChanged() reason.Reason {
 	if !v.Leading() {
 		return reason.Reason{}
@@ -320,9 +302,8 @@ func (v View) javaChanged() reason.Reason {
 	return reason.Reason{}
 }
 
-// DivisionStale says why the items must be resharded; it is zero if the last
-// division is still right. Anybody may find out and set the flag. A
-// configuration that cannot be read changes nothing.
+// DivisionStale returns why the items must be resharded; zero if the last division is still right. Any host may
+// find out and raise the flag. An unreadable configuration changes nothing.
 func (v View) DivisionStale() reason.Reason {
 	d := v.Division
 	switch {
@@ -340,7 +321,7 @@ func (v View) DivisionStale() reason.Reason {
 	if v.instancesChanged() {
 		return reason.New(reason.InstancesChanged)
 	}
-	if d.Java { // its leader sees to the servers
+	if d.Java { // its leader handles changes of servers
 		return reason.Reason{}
 	}
 	if slices.Contains(d.Excluded, v.Self.ID) == v.Enabled && slices.Contains(d.Instances, v.Self.ID) {
@@ -352,7 +333,7 @@ func (v View) DivisionStale() reason.Reason {
 	return v.javaChanged()
 }
 
-// NeverSharded reports that no host of ours has sharded the job's items: none of them is anybody's yet.
+// NeverSharded reports whether no host of ours has ever sharded the job's items: no item has an owner yet.
 func (v View) NeverSharded() bool { return !v.divisionNode.Exists || len(v.divisionNode.Data) == 0 }
 
 // instancesChanged reports that the items were divided over other instances than
@@ -364,15 +345,15 @@ func (v View) instancesChanged() bool {
 	return !slices.Equal(divided, v.Instances)
 }
 
-// leaderSees reports that a leader of ours finds by itself that the items must be
-// resharded: the instances are others, which it watches too. If all the others
-// asked it for that, every join would cost as many commits as there are hosts.
+// leaderSees reports whether a leader of ours notices by itself that the items must be resharded: the instances
+// have changed, and it watches them too. If every other host asked it to, each join would cost as many commits
+// as there are hosts.
 func (v View) leaderSees() bool {
 	return v.OurTerm && !v.Mixed() && slices.Contains(v.Instances, v.Leader) && v.instancesChanged()
 }
 
-// LeaderRefuses reports that the last division was made by a leader that refuses
-// the configuration now in the registry: asking for another one is of no use.
+// LeaderRefuses reports whether the last division was made by a leader that refuses the registry's present
+// configuration: it is useless to ask for another one.
 func (v View) LeaderRefuses() bool {
 	return v.Division.Refused != 0 && v.Division.Refused == v.ConfigChange()
 }
@@ -387,13 +368,13 @@ func (v View) strategyName() string {
 	return name
 }
 
-// ScheduleDelay is how long after its write a changed schedule takes effect, so that all hosts
-// have heard of it by then. A host that has not heard begins no instant later than that: its
-// begin is refused, and it looks.
+// ScheduleDelay is how long after its write a changed schedule takes effect, so that all hosts know it by then.
+// A host that does not know it yet begins no later instant: its begin is refused, and it reads the
+// configuration.
 const ScheduleDelay = 2 * time.Second
 
-// ScheduleSince is when the schedule of the configuration takes effect, by the registry's clock:
-// the same on all hosts, whenever they hear of it. Java hosts follow it at once.
+// ScheduleSince is when the configuration's schedule takes effect, by the registry's clock: the same on all
+// hosts, whenever they see it. Java hosts follow it at once.
 func (v View) ScheduleSince() time.Time { return v.scheduleSince(v.configNode) }
 
 func (v View) scheduleSince(config registry.Node) time.Time {
@@ -403,8 +384,8 @@ func (v View) scheduleSince(config registry.Node) time.Time {
 	return config.Mtime.Add(ScheduleDelay)
 }
 
-// reschedules reports whether another configuration than the view's leaves it open whether an
-// instant is one: it has another schedule, which takes effect before.
+// reschedules reports whether another configuration than the view's makes it uncertain whether an instant is
+// scheduled: its schedule differs and takes effect before the instant.
 func (v View) reschedules(config registry.Node, instant time.Time) bool {
 	c, _, err := readConfiguration(v.Layout.Job, config.Data, v.Config, v.Accept)
 	same := err != nil || (c.Cron == v.Config.Cron && c.TimeZone == v.Config.TimeZone)
@@ -419,13 +400,12 @@ func (v View) configVersion() int32 {
 	return v.configNode.Version
 }
 
-// ServerChange is the registry's number of the write that made this host's server what it is,
-// ServerTime the registry's clock then; zero if it has no node.
+// ServerChange is the transaction that last wrote this host's server node, ServerTime the registry's clock at
+// that time; zero if there is no node.
 func (v View) ServerChange() int64 { return v.serverNode.Mzxid }
 
-// ServerTime is explained at ServerChange.
+// ServerTime: see ServerChange.
 func (v View) ServerTime() time.Time { return v.serverNode.Mtime }
 
-// ConfigChange is the registry's number of the write that made the
-// configuration what it is; it distinguishes two configurations.
+// ConfigChange is the transaction that last wrote the configuration; it distinguishes two configurations.
 func (v View) ConfigChange() int64 { return v.configNode.Mzxid }

@@ -12,13 +12,13 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// StayOut is why a host takes no part in a job: somebody wants it so. It is a
-// tree.ErrRemoved if the job was removed; else the host was stopped.
+// StayOut is the error of a host that must not be in the job. It is a tree.ErrRemoved if the job was removed;
+// otherwise an operator has stopped the host.
 type StayOut struct {
 	Removed bool
 	Said    tree.Word
-	// Again is set if a host of the version before, which does not know what is wanted,
-	// has brought the removed job back: then it is to be removed again.
+	// Again is set if a host of the previous version, which does not know Wanted, has recreated the removed
+	// job: then it must be removed again.
 	Again bool
 }
 
@@ -37,42 +37,40 @@ func (e *StayOut) Error() string {
 	return text
 }
 
-// Is makes it a tree.ErrRemoved if the job was removed.
+// Is matches tree.ErrRemoved if the job was removed.
 func (e *StayOut) Is(target error) bool { return e.Removed && target == tree.ErrRemoved }
 
-// anotherProgram is who has said what hosts of ours find done by ElasticJob's nodes alone.
+// anotherProgram is the author of orders that hosts of ours find only in ElasticJob's nodes.
 const anotherProgram = "another program"
 
 // verdict is what a host does that has a job's definition and is not in the job.
 type verdict int
 
 const (
-	// verdictJoin: the job is there.
+	// verdictJoin: the job exists.
 	verdictJoin verdict = iota
-	// verdictCreate: it is not, and is to be made.
+	// verdictCreate: the job does not exist and must be created.
 	verdictCreate
-	// verdictReturned: it is there although it was removed: another program has made it,
-	// which takes the removal back.
+	// verdictReturned: the job exists although it was removed: another program has created it, which takes back
+	// the removal.
 	verdictReturned
 	// verdictStopped and verdictRemoved: the host stays out.
 	verdictStopped
 	verdictRemoved
-	// verdictVanished: another program has removed it, which is to be written down; then
-	// the host stays out.
+	// verdictVanished: another program has removed it, which must be recorded; then the host stays out.
 	verdictVanished
-	// verdictUndone: a host of the version before has made a removed job again. It is to
-	// be removed again.
+	// verdictUndone: a host of the previous version has recreated a removed job. It must be removed again.
 	verdictUndone
 )
 
-// findings are the nodes by which a host decides whether it takes part in a job.
+// findings are the nodes that decide whether a host joins a job.
 type findings struct {
 	wanted, config, definition, superseded registry.Node
 }
 
-// wantedQueries are what findings are made of. What is wanted comes first: a host that
-// makes a job sets it, so that a reader that finds no configuration afterwards has seen a
-// version that this host's write is refused with, if the job was made in between.
+// wantedQueries are the nodes of findings. The node "wanted" is read first: a host that creates a job also sets
+// it. So if a reader finds no configuration afterwards, and the job was created in between, its own write
+// conflicts with that version.
 func wantedQueries(l tree.Layout) []registry.Query {
 	return []registry.Query{registry.Data(l.Wanted()), registry.Data(l.Config()), registry.Data(l.Definition()), registry.Data(l.Superseded())}
 }
@@ -81,14 +79,14 @@ func findingsOf(n registry.Snapshot, l tree.Layout) findings {
 	return findings{wanted: n.Data(l.Wanted()), config: n.Data(l.Config()), definition: n.Data(l.Definition()), superseded: n.Data(l.Superseded())}
 }
 
-// decide is what the host with an instance id and a definition, as YAML, does.
+// decide returns what a host with this instance id and definition (as YAML) does.
 func (f findings) decide(id string, mine []byte) verdict {
 	w := tree.ParseWanted(f.wanted.Data)
 	_, stays := w.StopOf(id)
 	gone, there := w.Removed != nil, f.config.Exists
 	switch {
 	case gone && there && f.definition.Exists && f.definition.Mzxid == f.config.Czxid:
-		// One of ours makes both in one commit; if it knew of this node, it would have set it, too.
+		// A host of ours creates both in one commit; if it knew this node it would have set it, too.
 		return verdictUndone
 	case stays:
 		return verdictStopped
@@ -109,7 +107,7 @@ func (f findings) had(mine []byte) bool {
 	return string(f.definition.Data) == string(mine) || tree.ParseSuperseded(f.superseded.Data).Contains(mine)
 }
 
-// stayOut is the error of a host that a verdict keeps out; nil if none does.
+// stayOut returns the error for a verdict that keeps a host out; nil for others.
 func (f findings) stayOut(v verdict, id string) error {
 	w := tree.ParseWanted(f.wanted.Data)
 	switch v {
@@ -122,7 +120,7 @@ func (f findings) stayOut(v verdict, id string) error {
 	return nil
 }
 
-// tombstone is what is wanted of the job once it is removed.
+// tombstone returns Wanted after the job is removed.
 func (f findings) tombstone(said tree.Word) tree.Wanted {
 	w := tree.ParseWanted(f.wanted.Data)
 	if !f.definition.Exists {
@@ -131,22 +129,22 @@ func (f findings) tombstone(said tree.Word) tree.Wanted {
 	return w.Gone(said, tree.Digest(f.definition.Data), tree.ParseSuperseded(f.superseded.Data))
 }
 
-// Outside is the set of nodes that a host watches which stays out of a job.
+// Outside are the nodes that a host watches while it stays out of a job.
 func Outside(l tree.Layout) []registry.Query { return wantedQueries(l) }
 
-// StaysOut says from a snapshot of these nodes why the host with an instance id and a
-// definition, as YAML, stays out of the job; nil if it is to join it.
+// StaysOut returns, from a snapshot of Outside, why a host with this instance id and definition (as YAML) stays
+// out of the job; nil if it must join.
 func StaysOut(s registry.Snapshot, l tree.Layout, id string, mine []byte) error {
 	f := findingsOf(s, l)
 	v := f.decide(id, mine)
-	if v == verdictVanished { // Join writes it down
+	if v == verdictVanished { // Join records it
 		return nil
 	}
 	return f.stayOut(v, id)
 }
 
-// NoteRemoval writes down that the job was removed by another program, unless it is
-// known who did: this host had the job, with a definition of that digest, and has found it gone.
+// NoteRemoval records that another program removed the job, unless the remover is known. This host had the job,
+// with a definition of that digest, and has found it gone.
 func (m *Member) NoteRemoval(ctx context.Context, mine string, now time.Time) error {
 	return m.perform(ctx, "note a removal", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -160,7 +158,7 @@ func (m *Member) NoteRemoval(ctx context.Context, mine string, now time.Time) er
 			}
 			said := tree.Word{By: anotherProgram, Since: now.UnixMilli()}
 			gone := f.tombstone(said)
-			if !f.definition.Exists { // it was removed with our nodes, by a program of the version before
+			if !f.definition.Exists { // a program of the previous version removed it with our nodes
 				gone = tree.ParseWanted(f.wanted.Data).Gone(said, mine, tree.ParseSuperseded(f.superseded.Data))
 			}
 			_, err = x.Commit(ctx, registry.Ensure(m.Layout.Sibling()), step.Put(f.wanted, gone.Data()))
@@ -172,8 +170,8 @@ func (m *Member) NoteRemoval(ctx context.Context, mine string, now time.Time) er
 	})
 }
 
-// NoteStop writes down that this host was stopped by another program, which has deleted
-// its instance, unless it is known who did, or who has taken that back.
+// NoteStop records that another program stopped this host by deleting its instance, unless it is known who did,
+// or who has taken that back.
 func (m *Member) NoteStop(ctx context.Context, now time.Time) error {
 	return m.perform(ctx, "note a stop", func(ctx context.Context, x *step.Exchange) error {
 		l, process := m.Layout, tree.ProcessOf(m.Self.ID)
@@ -197,8 +195,8 @@ func (m *Member) NoteStop(ctx context.Context, now time.Time) error {
 	})
 }
 
-// ReadDisabler reads whether a server is enabled, and the word by which it is disabled; that
-// is empty if nobody said so: the definition disables it, or another program.
+// ReadDisabler reads whether a server is enabled, and the order that disabled it; empty if the definition or
+// another program did.
 func ReadDisabler(ctx context.Context, r registry.Center, l tree.Layout, ip string) (word tree.Word, enabled bool, err error) {
 	err = step.Perform(ctx, r, "read who has disabled a server", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Server(ip)))
@@ -215,9 +213,9 @@ func ReadDisabler(ctx context.Context, r registry.Center, l tree.Layout, ip stri
 	return word, enabled, err
 }
 
-// NoteEnabled writes down, when this host's server was enabled, that no server was until then, if
-// that is so: what came due is not owed. A program of ours that enables servers has written it
-// down in the same commit; so it is for what another program does.
+// NoteEnabled is called when this host's server was enabled. If no server was enabled until then, it records
+// that earlier instants are not to be caught up. A program of ours that enables servers records that in the
+// same commit; this is for other programs.
 func (m *Member) NoteEnabled(ctx context.Context) error {
 	l, own := m.Layout, m.View.serverNode
 	return m.perform(ctx, "note that the job is enabled", func(ctx context.Context, x *step.Exchange) error {
@@ -257,10 +255,9 @@ func (m *Member) NoteEnabled(ctx context.Context) error {
 	})
 }
 
-// ordered finds what another program has ordered of the whole job by the nodes of its
-// servers: all that have no word of their own are disabled, or enabled, against what is
-// wanted. ElasticJob's console does no more, and takes such a job for a disabled one. It
-// stops at the first server that does not say so.
+// ordered finds out whether another program has disabled or enabled the whole job through the nodes of its
+// servers: all servers without a word of their own differ from Wanted. ElasticJob's console does no more, and
+// shows such a job as disabled. It stops at the first server that contradicts.
 func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
 	l := a.Layout
 	if _, said := a.wanted.Disabled[a.Self.ServerIP]; said {
@@ -296,11 +293,11 @@ func (a *arrival) ordered(ctx context.Context, x *step.Exchange) error {
 	return nil
 }
 
-// serversAtOnce is how many servers a host looks at in one read for an order to the whole job.
+// serversAtOnce is how many servers ordered reads at once.
 const serversAtOnce = 10
 
-// carried are the ops that carry a definition's change of the field disabled to all
-// servers, which are known, and the words that say so. [SwitchLate] has to follow their commit.
+// carried returns the ops that apply a definition's change of the field disabled to all known servers, and the
+// words that record it. [SwitchLate] must follow their commit.
 func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool, said tree.Word, words tree.Words) (ops []registry.Op, _ tree.Words, known []string, err error) {
 	n, err := x.Read(ctx, registry.Children(l.Servers()))
 	if err != nil {
@@ -322,15 +319,15 @@ func carried(ctx context.Context, x *step.Exchange, l tree.Layout, disabled bool
 		}
 		none = none && !(s.Exists && tree.IsEnabled(s.Data))
 	}
-	if !disabled && none && len(ops) > 0 { // what came due until now is not owed
+	if !disabled && none && len(ops) > 0 { // instants that came due until now are not caught up
 		ops = append(ops, registry.Ensure(l.Enabled()), registry.Set(l.Enabled(), nil, registry.AnyVersion))
 	}
 	said.Off = disabled
 	return ops, words.With(tree.WholeJob, said), known, nil
 }
 
-// SwitchLate enables or disables, as is wanted, the servers that came while something was said of the whole job: their
-// hosts joined before that took effect, and after the servers were read, which are known.
+// SwitchLate enables or disables, as Wanted says, the servers whose hosts joined while an order for the whole
+// job was being applied: after the known servers were read, and before the order took effect.
 func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []string) error {
 	for {
 		n, err := x.Read(ctx, registry.Data(l.Wanted()), registry.Data(l.Config()), registry.Children(l.Servers()))
@@ -351,7 +348,7 @@ func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []st
 		}
 		node := n.Data(l.Wanted())
 		w := tree.ParseWanted(node.Data)
-		c, _, _ := jobconfig.Parse(n.Data(l.Config()).Data) // one that cannot be read disables nothing
+		c, _, _ := jobconfig.Parse(n.Data(l.Config()).Data) // an unreadable configuration disables nothing
 		ops := []registry.Op{registry.Check(l.Config(), registry.AnyVersion)}
 		if node.Exists {
 			ops = append(ops, registry.Check(node.Path, node.Version))
@@ -372,7 +369,7 @@ func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []st
 	}
 }
 
-// serverState is what the node of a server holds.
+// serverState is the data of a server's node.
 func serverState(disabled bool) string {
 	if disabled {
 		return tree.Disabled

@@ -2,16 +2,14 @@ package strategy
 
 import "time"
 
-// avgAllocation gives every instance the same number of neighbouring items, in
-// the order of the instances; what cannot be divided goes, one item each, to
-// the first ones. Three instances share eight items as [0,1,6] [2,3,7] [4,5].
+// avgAllocation gives every instance the same number of adjacent items, in the order of the instances; the
+// remainder goes, one item each, to the first ones. Three instances share eight items as [0,1,6] [2,3,7] [4,5].
 func avgAllocation(_ string, instances []string, shardingTotalCount int, _ time.Time) Assignment {
 	return allocate(instances, 0, false, shardingTotalCount)
 }
 
-// allocate does the division for all strategies: they differ only in the order
-// in which they go through the instances. That order begins at offset and
-// wraps around, or goes backwards from the last one.
+// allocate divides for all strategies: they differ only in the order of the instances. The order begins at
+// offset and wraps around, or goes backwards from the last one.
 func allocate(instances []string, offset int, backwards bool, count int) Assignment {
 	if len(instances) == 0 || count <= 0 {
 		return nil

@@ -21,14 +21,12 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Strategy spreads the items 0 to shardingTotalCount-1 of the named job over
-// the instances, in the order in which they are given. The instant at is used
-// only by SINGLE_SHARDING_BALANCE. The instances are not changed.
+// Strategy spreads the items 0 to shardingTotalCount-1 of the named job over the instances, in the given order.
+// The instant at is used only by SINGLE_SHARDING_BALANCE. The instances are not changed.
 type Strategy func(jobName string, instances []string, shardingTotalCount int, at time.Time) Assignment
 
-// Assignment is the answer of a strategy: index = item, value = the instance
-// that runs it. So each item has exactly one owner by the shape of the type.
-// It is nil when there are no instances, or no items.
+// Assignment is the result of a strategy: index = item, value = the instance that runs it. So each item has
+// exactly one owner. It is nil when there are no instances, or no items.
 type Assignment []string
 
 // Items are the items of one instance, ascending; nil when it has none.
@@ -50,8 +48,8 @@ const (
 	SingleShardingBalance = "SINGLE_SHARDING_BALANCE"
 )
 
-// strategies lists every strategy: its name, its function, and the simple
-// names of the Java classes that stood for it.
+// strategies lists every strategy: its name, its function, and the simple names of ElasticJob's Java classes
+// for it.
 func strategies() []entry {
 	return []entry{
 		{AvgAllocation, avgAllocation, []string{"AverageAllocationJobShardingStrategy"}},
@@ -89,11 +87,9 @@ func Names() []string {
 	return names
 }
 
-// ByName finds a strategy by its name, in upper or lower case, or by the Java
-// class that ElasticJob 1.x to 3.x used for it, with its package or without.
-// Empty is AVG_ALLOCATION. The second result is the name as it is to be
-// stored. An unknown name is an error that lists the known ones and suggests
-// the nearest.
+// ByName finds a strategy by its name, in upper or lower case, or by the Java class that ElasticJob 1.x to 3.x
+// used for it, with its package or without. Empty is AVG_ALLOCATION. The second result is the name to store. An
+// unknown name is an error that lists the known ones and suggests the nearest.
 func ByName(name string) (Strategy, string, error) {
 	all := strategies()
 	if name == "" {
@@ -114,7 +110,7 @@ func ByName(name string) (Strategy, string, error) {
 func unknown(name string, all []entry) error {
 	nearest, least := "", len(name)
 	simple := strings.ToUpper(name[strings.LastIndexByte(name, '.')+1:])
-	simple = simple[:min(len(simple), 100)] // nothing that long is near
+	simple = simple[:min(len(simple), 100)] // longer names match nothing
 	for _, e := range all {
 		// A misspelt class name means its strategy.
 		for _, known := range append(e.classes, e.name) {

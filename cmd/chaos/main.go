@@ -1,6 +1,6 @@
-// Command chaos is built as bin/wasmjob-chaos. It attacks a cluster of built
-// hosts, and says whether the promises hold. It is a laboratory and no part of
-// wasmjob: test/chaos does the work, this package reads flags and prints.
+// Command chaos is built as bin/wasmjob-chaos. It attacks a cluster of built hosts, and reports whether the
+// promises hold. It is a laboratory and no part of wasmjob: test/chaos does the work, this package reads flags
+// and prints.
 package main
 
 import (
@@ -48,15 +48,14 @@ func main() {
 	}
 }
 
-// program is one run of the command: its flags, and what it may touch of the
-// process.
+// program is one run of the command: its flags, and its streams and environment.
 type program struct {
 	out, err io.Writer
 	getenv   func(name string) string
 
 	options chaos.Options
 	zk      ensemble.Ensemble
-	// config is a file with settings of wasmjob.
+	// config is a settings file of wasmjob.
 	config         string
 	asJSON, remove bool
 }
@@ -220,7 +219,7 @@ func hostIn(dir string) (string, error) {
 	return name, nil
 }
 
-// removeAttack takes the jobs of earlier attacks away.
+// removeAttack removes the jobs of earlier attacks.
 func (p *program) removeAttack(ctx context.Context) error {
 	if p.options.Connect == "" {
 		return usagef("--remove needs the test cluster: --zk HOST:PORT,HOST:PORT --namespace NAME")
@@ -237,9 +236,8 @@ func (p *program) removeAttack(ctx context.Context) error {
 	return nil
 }
 
-// testCluster reads how a test cluster is reached, and how its hosts do. Of the
-// cluster itself only the flags count: an address that happens to be in the
-// environment or in a file is of a cluster that may matter.
+// testCluster reads how to reach a test cluster, and in which state its hosts are. The cluster is taken from
+// flags only: an address in the environment or in a file may belong to a production cluster.
 func (p *program) testCluster(ctx context.Context, flags *pflag.FlagSet) error {
 	o, z := &p.options, &p.zk
 	if flags.Changed("zk") {
@@ -273,7 +271,7 @@ func (p *program) testCluster(ctx context.Context, flags *pflag.FlagSet) error {
 	return nil
 }
 
-// reach fits together what was said about the test cluster.
+// reach combines the flags about the test cluster.
 func (p *program) reach(flags *pflag.FlagSet) (err error) {
 	z := &p.zk
 	if err := p.settings(flags); err != nil {
@@ -313,9 +311,8 @@ func (p *program) reach(flags *pflag.FlagSet) (err error) {
 	return ensemble.CheckCredentials(z.Credentials, from)
 }
 
-// settings sets the --zk-… flags that were not given from the environment, or
-// else from the settings file, under the names that wasmjob has for them. What
-// else is in the file is the host's.
+// settings sets the --zk-… flags that were not given from the environment or the settings file, under wasmjob's
+// names for them. Other settings in the file are for hosts.
 func (p *program) settings(flags *pflag.FlagSet) error {
 	file := make(map[string]any)
 	if name := cmp.Or(p.config, p.getenv("WASMJOB_CONFIG")); name != "" {
@@ -352,9 +349,8 @@ func (p *program) settings(flags *pflag.FlagSet) error {
 	return errors.Join(problems...)
 }
 
-// behindProxies are the flags by which hosts reach the servers with TLS through
-// proxies on this machine, whose address is in no certificate. Hosts have
-// directories of their own, so files are named in full.
+// behindProxies returns the flags by which hosts reach the servers with TLS through proxies on this machine,
+// whose address is in no certificate. Hosts have their own directories, so file names are absolute.
 func behindProxies(ctx context.Context, e *ensemble.Ensemble) ([]string, error) {
 	if !e.TLS {
 		return nil, nil
@@ -380,7 +376,7 @@ func behindProxies(ctx context.Context, e *ensemble.Ensemble) ([]string, error) 
 	return append(flags, "--zk-tls-server-name="+name), nil
 }
 
-// certificatePatience is how long all servers may take to show theirs.
+// certificatePatience is how long all servers together may take to show their certificates.
 const certificatePatience = 10 * time.Second
 
 // commonName finds a name that the certificates of all servers have.
@@ -399,7 +395,7 @@ func commonName(ctx context.Context, e *ensemble.Ensemble) (string, error) {
 			return "", err
 		}
 		names = append(names, host)
-		// Its own name has to be in its certificate: that is what is trusted.
+		// Its own name must be in its certificate, because that certificate is then trusted.
 		config := base.Clone()
 		config.ServerName = host
 		leaf, err := leafOf(ctx, server, config)
@@ -425,8 +421,8 @@ func leafOf(ctx context.Context, server string, config *tls.Config) (*x509.Certi
 	return secure.ConnectionState().PeerCertificates[0], nil // a verified chain is not empty
 }
 
-// nameOfAll is the first of the names, or of those in the certificates, that all
-// certificates are for.
+// nameOfAll returns the first of the names, or of those in the certificates, that all certificates are valid
+// for.
 func nameOfAll(servers []string, leaves []*x509.Certificate) (string, error) {
 	names := slices.Clone(servers)
 	for _, leaf := range leaves {

@@ -19,7 +19,7 @@ import (
 type raised struct {
 	// Base is added to the registry's transaction numbers.
 	Base int64 `json:"base,omitempty"`
-	// By is who raised it, At is when in Unix milliseconds, and Why says what was known.
+	// By is who raised it, At is when (Unix milliseconds), and Why says which number was known.
 	By  string `json:"raisedBy,omitempty"`
 	At  int64  `json:"raisedAt,omitempty"`
 	Why string `json:"why,omitempty"`
@@ -42,12 +42,11 @@ func (r raised) data() []byte {
 	return b
 }
 
-// margin is how many leaders of ZooKeeper a raised base is ahead of the greatest number
-// that is known: others may have had greater ones. Each leader's numbers begin at a
-// multiple of 1<<32.
+// margin is how far a raised base is ahead of the greatest known number, in terms of ZooKeeper leaders: greater
+// numbers may have been given out unseen. Each leader's numbers begin at a multiple of 1<<32.
 const margin = 1024
 
-// baseAbove is the base with which numbers go on above n.
+// baseAbove returns the base that makes numbers continue above n.
 func baseAbove(n int64) (int64, error) {
 	const most = math.MaxInt64 - 2*margin<<32
 	if n > most {
@@ -56,20 +55,20 @@ func baseAbove(n int64) (int64, error) {
 	return (n>>32 + margin) << 32, nil
 }
 
-// newestNamed is the greatest transaction that the record names. All that it names were
-// before the one that wrote it.
+// newestNamed returns the greatest transaction that the record names. All of them are older than the
+// transaction that wrote the record.
 func newestNamed(r tree.Record) int64 { return max(r.Trigger, r.After) }
 
-// numbers is what a namespace adds, and what the registry gives out.
+// numbers is the base of a namespace and the registry's next number.
 type numbers struct {
 	node   registry.Node // of the namespace
 	raised raised
-	// next is a number that the registry has given out just now, with the base.
+	// next is a number that the registry has just given out, plus the base.
 	next int64
 }
 
-// ask asks the registry for its next number, and for the base. It makes the namespace's
-// node, and a node that is gone with the same commit: nothing but a set has a number.
+// ask asks the registry for its next number and for the base. In the same commit it creates the namespace's
+// node, and sets a node that does not exist: only a set returns a number.
 func ask(ctx context.Context, x *step.Exchange, namespace string) (n numbers, err error) {
 	root, probe := tree.NewLayout(namespace, "").NamespaceNode(), tree.NumberPath(namespace)
 	results, err := x.Commit(ctx, registry.Ensure(root), registry.Create(probe, nil), registry.Set(probe, nil, 0), registry.Delete(probe, 1))
@@ -86,7 +85,7 @@ func ask(ctx context.Context, x *step.Exchange, namespace string) (n numbers, er
 	return n, nil
 }
 
-// raise raises the base once: it changes nothing if the node is not what was read.
+// raise raises the base once: it changes nothing if the node has changed since it was read.
 func (n numbers) raise(ctx context.Context, x *step.Exchange, to raised) error {
 	_, err := x.Commit(ctx, registry.Set(n.node.Path, to.data(), n.node.Version))
 	return err
@@ -98,9 +97,9 @@ type lifted struct {
 	base int64
 }
 
-// Raised reads the base of a namespace, and returns the session with that added to
-// the transaction numbers of what is read and committed. Snapshots of watches
-// keep theirs; see [registry.Snapshot.Raise]. It is for operators; hosts call [Enter].
+// Raised reads the base of a namespace, and returns the session with the base added to the transaction numbers
+// of reads and commits. Snapshots of watches keep theirs; see [registry.Snapshot.Raise]. It is for operators;
+// hosts call [Enter].
 func Raised(ctx context.Context, r registry.Center, namespace string) (registry.Center, error) {
 	var base int64
 	err := step.Perform(ctx, r, "read the base of the namespace", func(ctx context.Context, x *step.Exchange) error {
@@ -134,24 +133,23 @@ func (r lifted) Read(ctx context.Context, queries ...registry.Query) ([]registry
 	return nodes, err
 }
 
-// Adoption is what became of [Adopt].
+// Adoption is the result of [Adopt].
 type Adoption struct {
-	// Jobs and Items were looked at; Highest is the highest transaction that
-	// their records name, or the number that was asked for.
+	// Jobs and Items are how many were read; Highest is the highest transaction that their records name, or the
+	// number that the caller passed.
 	Jobs, Items int
 	Highest     int64
 	// Base is what is added to the registry's transaction numbers from now on.
 	Base int64
 }
 
-// errNotBehind: there is nothing to raise.
+// errNotBehind: the base need not be raised.
 var errNotBehind = errors.New("no record names a transaction that this registry has not had: it is no copy, or was adopted already; nothing was changed")
 
-// Adopt raises the base of a namespace, so that fences and trigger rounds go on above
-// those that were given out before: above the given number, or, if that is 0, above all
-// that the records name; then it reads all records, and returns an error if the registry is no
-// copy or was adopted already. Hosts that are in jobs begin a new session. by names
-// who does it.
+// Adopt raises the base of a namespace, so that fences and trigger rounds continue above those that were given
+// out before: above the given number, or, if that is 0, above every number in the records. For 0 it reads all
+// records, and returns an error if the registry is no copy or was adopted already. Hosts that are in jobs begin
+// a new session. by names the operator.
 func Adopt(ctx context.Context, r registry.Center, namespace string, above int64, by string) (out Adoption, err error) {
 	err = step.Perform(ctx, r, "adopt", func(ctx context.Context, x *step.Exchange) error {
 		if above == 0 {
@@ -178,7 +176,7 @@ func Adopt(ctx context.Context, r registry.Center, namespace string, above int64
 			case above != 0 && n.next > above:
 				return fmt.Errorf("the registry gives out %d, which is above %d; nothing was changed", n.next, above)
 			case n.raised.Base >= to.Base:
-				return errNotBehind // by someone else, meanwhile
+				return errNotBehind // another operator raised it meanwhile
 			}
 			if err := n.raise(ctx, x, to); err == nil {
 				out.Base = to.Base
@@ -191,9 +189,9 @@ func Adopt(ctx context.Context, r registry.Center, namespace string, above int64
 	return out, err
 }
 
-// RaiseAbove raises the base of a namespace whatever its registry gives out, so that numbers go on above the given
-// one and above those that the registry has given out. It is for nodes that are put back from a backup: what was given out after
-// the backup is not known, and the margin is for that. by names who does it.
+// RaiseAbove raises the base of a namespace unconditionally, so that numbers continue above the given one and
+// above those of the registry. It is for a restore from a backup: numbers given out after the backup are
+// unknown, and the margin covers them. by names the operator.
 func RaiseAbove(ctx context.Context, r registry.Center, namespace string, above int64, by string) (base int64, err error) {
 	err = step.Perform(ctx, r, "raise the numbers of the namespace", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -223,7 +221,7 @@ func RaiseAbove(ctx context.Context, r registry.Center, namespace string, above 
 // recordsAtOnce is how many records one read of Adopt asks for.
 const recordsAtOnce = 1000
 
-// read looks for the highest number that the records name.
+// read finds the highest number in the records.
 func (out *Adoption) read(ctx context.Context, x *step.Exchange, namespace string) error {
 	root := tree.NewLayout(namespace, "").NamespaceNode()
 	n, err := x.Read(ctx, registry.Data(root), registry.Children(root))

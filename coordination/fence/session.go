@@ -12,15 +12,15 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Known is the greatest number of a namespace that a host knows to have been given out.
-// It is safe for concurrent use; the zero value knows nothing.
+// Known is the greatest number of a namespace that a host knows to have been given out. It is safe for
+// concurrent use; the zero value knows none.
 type Known struct {
-	seen atomic.Int64 // this process had it from the registry itself
+	seen atomic.Int64 // this process got it from the registry itself
 
 	mu          sync.Mutex
-	heard       int64 // reported by others, such as the history
+	heard       int64 // reported by another source, such as the history
 	from        string
-	proven      int64 // a record of this registry names it, and was copied
+	proven      int64 // named by a record that was copied into this registry
 	provenWhere string
 }
 
@@ -34,8 +34,7 @@ func (k *Known) see(n int64) {
 	}
 }
 
-// Hear notes a number that an earlier process had, or that another host had. from says
-// where that is written.
+// Hear notes a number that an earlier process or another host had. from says where it is recorded.
 func (k *Known) Hear(n int64, from string) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -44,21 +43,21 @@ func (k *Known) Hear(n int64, from string) {
 	}
 }
 
-// Greatest is the greatest number that is known: 0 if there is none.
+// Greatest returns the greatest known number, 0 if there is none.
 func (k *Known) Greatest() int64 {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return max(k.seen.Load(), k.heard)
 }
 
-// verdict is what follows from what is known and what a registry gives out.
+// verdict is what a host does after it has compared the known number with the registry's.
 type verdict struct {
-	raise  bool         // this host is to raise the base
+	raise  bool         // this host must raise the base
 	behind *BehindError // why; nil if all is well
 }
 
-// judge compares what is known with what the registry gives out. alone says that no
-// other host can be in that registry. A number that a record proves counts once.
+// judge compares what is known with what the registry gives out. alone says that no other host can be in that
+// registry. A number that a record proves is used only once.
 func (k *Known) judge(n numbers, alone bool) verdict {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -76,9 +75,10 @@ func (k *Known) judge(n numbers, alone bool) verdict {
 	return verdict{}
 }
 
-// BehindError says that the registry gives out numbers that were given out before. Nothing begins.
+// BehindError says that the registry gives out numbers that were given out before. Nothing begins while it
+// holds.
 type BehindError struct {
-	// Next is what the registry gives out; Known was given out before.
+	// Next is the registry's next number; Known was given out before.
 	Next, Known int64
 	// From says how that is known.
 	From string
@@ -99,8 +99,8 @@ func (e *BehindError) Error() string {
 		what, e.Next, e.Known, e.From, command)
 }
 
-// Session is a session as a host uses it: the namespace's base is added to the numbers of what
-// is read and committed, but not to those of snapshots; see Base. It is safe for concurrent use.
+// Session is a session as a host uses it: the namespace's base is added to the transaction numbers of reads and
+// commits, but not of snapshots; see Base. It is safe for concurrent use.
 type Session struct {
 	registry.Center
 	known  *Known
@@ -112,21 +112,21 @@ type Session struct {
 	over   chan struct{}
 }
 
-// Entering is how a host begins a session.
+// Entering are the arguments of [Enter].
 type Entering struct {
 	Namespace string
-	// Known is what the host knows. It is kept up to date by the session.
+	// Known is what the host knows. The session keeps it up to date.
 	Known *Known
-	// Alone says that no other host can be in this registry. Then this one raises the
-	// base whatever it knows that from.
+	// Alone says that no other host can be in this registry. Then this host raises the base, wherever its known
+	// number comes from.
 	Alone bool
 	// Host names this host.
 	Host string
 }
 
-// Enter begins a session: it asks which number the registry gives out, in one commit
-// and one read. If that was given out before, and this host may, it raises the base;
-// report then says so. If it may not, every commit of the session is a [BehindError].
+// Enter begins a session: it asks for the registry's next number, in one commit and one read. If that number
+// was given out before, and this host may, it raises the base and calls report. If it may not, every commit of
+// the session fails with a [BehindError].
 func Enter(ctx context.Context, c registry.Center, e Entering) (s *Session, report string, err error) {
 	err = step.Perform(ctx, c, "compare the registry's numbers", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -161,10 +161,10 @@ func Enter(ctx context.Context, c registry.Center, e Entering) (s *Session, repo
 	return s, report, err
 }
 
-// Base is what has to be added to the numbers of the session's snapshots.
+// Base is the number to add to the transaction numbers of the session's snapshots.
 func (s *Session) Base() int64 { return s.base }
 
-// Behind is why nothing may begin; nil if all is well.
+// Behind returns why nothing may begin; nil if all is well.
 func (s *Session) Behind() error {
 	if s.behind == nil {
 		return nil
@@ -172,11 +172,11 @@ func (s *Session) Behind() error {
 	return s.behind
 }
 
-// Over is closed when the base of the session is not the namespace's any more, or may not be.
-// The host has to begin another session: until then it commits nothing.
+// Over is closed when the session's base is, or may be, no longer the namespace's. The host must begin another
+// session: until then every commit fails.
 func (s *Session) Over() <-chan struct{} { return s.over }
 
-// Watched is the node to watch for that, and Observe takes what the watch shows.
+// Watched is the node that shows a change of the base; pass its snapshots to Observe.
 func (s *Session) Watched() registry.Query { return registry.Data(s.path) }
 
 // Observe takes a snapshot of Watched.
@@ -208,8 +208,8 @@ func (s *Session) Trust() (registry.Trust, <-chan struct{}) {
 // Trusted implements [registry.Center].
 func (s *Session) Trusted() bool { return !s.ended() && s.Center.Trusted() }
 
-// CheckRecord refuses a record that was copied from another registry: all that it names
-// was before the transaction that wrote it. The session is over then.
+// CheckRecord refuses a record that was copied from another registry, and ends the session: a genuine record
+// names only transactions older than its own.
 func (s *Session) CheckRecord(n registry.Node) error {
 	names := newestNamed(tree.ParseRecord(n.Data))
 	if !n.Exists || names <= n.Mzxid {
@@ -242,14 +242,14 @@ func (s *Session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 			s.end()
 			continue
 		}
-		// Somebody deleted a node that says nothing.
+		// An external edit deleted the empty node.
 		if _, err := s.Center.Commit(ctx, registry.Ensure(s.path)); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// raise raises the first n results, and notes them.
+// raise adds the base to the first n results, and notes their numbers.
 func (s *Session) raise(results []registry.Result, n int) []registry.Result {
 	if results == nil {
 		return nil

@@ -17,16 +17,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Argument is one value that the runs of a job are given by name, as the job's definition declares it. A job with
-// arguments gives its guests a JSON object of all of them as the job parameter; see [Arguments.Complete].
+// Argument is one named value that the job's definition declares and that each run gets. A job with arguments
+// passes them to its guests as one JSON object, the job parameter; see [Arguments.Complete].
 type Argument struct {
 	Name string `json:"name"`
 	// Type is string, integer, number, boolean, date or enum.
 	Type string `json:"type"`
-	// Default is the value of a run that is given none; nil if each run has to be given one. Default, Min, Max and
-	// Values are as people write them.
+	// Default is used if a run is not given a value; nil means that each run must be given one. Default, Min,
+	// Max and Values are texts as people write them.
 	Default *string `json:"default,omitempty"`
-	// Min and Max bound a number or a date, and the length of a string in characters; empty for no bound of its own.
+	// Min and Max bound a number or a date, and the length of a string in characters; empty for no bound.
 	Min string `json:"min,omitempty"`
 	Max string `json:"max,omitempty"`
 	// Values are those of an enum.
@@ -52,21 +52,21 @@ func ArgumentTypes() []string {
 
 // The bounds of arguments.
 const (
-	// MaxArguments is how many arguments a job has, MaxArgValues how many values an enum has.
+	// MaxArguments is how many arguments a job may have, MaxArgValues how many values an enum may have.
 	MaxArguments, MaxArgValues = 50, 100
-	// MaxArgInteger bounds an integer on both sides: each language reads a JSON number up to it exactly.
+	// MaxArgInteger bounds an integer on both sides: every language reads JSON numbers up to it exactly.
 	MaxArgInteger = 1<<53 - 1
-	// MaxParameter bounds the arguments of a run as JSON, and the parameter of a trigger, in bytes: hosts write it with
-	// each commit of the fire.
+	// MaxParameter bounds the arguments of a run as JSON, and the parameter of a trigger, in bytes: hosts write
+	// them with each commit of the fire.
 	MaxParameter = 4 << 10
 	// maxArgDescription bounds a description, in bytes.
 	maxArgDescription = 500
 )
 
-// ArgumentsExample is what messages say that a list of arguments looks like.
+// ArgumentsExample is the example of a list of arguments in error messages.
 const ArgumentsExample = `[{"name":"day","type":"date"},{"name":"limit","type":"integer","default":"100","min":"1","max":"1000"}]`
 
-// Arguments are those that a job declares, in the order of its definition.
+// Arguments are a job's declared arguments, in the order of its definition.
 type Arguments []Argument
 
 var argumentName = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_]{0,63}$`)
@@ -118,7 +118,7 @@ func CheckArgument(a Argument, before Arguments) (Argument, error) {
 	return a, nil
 }
 
-// check refuses bounds, values, a default and a description that do not go with the type.
+// check refuses bounds, values, a default or a description that do not fit the type.
 func (a *Argument) check() error {
 	bounded := a.Type != ArgBoolean && a.Type != ArgEnum
 	switch {
@@ -156,7 +156,7 @@ func (a *Argument) check() error {
 	return nil
 }
 
-// bounds are min and max, nil for none, as the type compares them; see less.
+// bounds returns min and max, nil for none, as the type compares them; see less.
 func (a *Argument) bounds() (low, high any, err error) {
 	if a.Min != "" {
 		if low, err = a.bound(a.Min); err != nil {
@@ -233,7 +233,7 @@ func checkText(text string) error {
 	return nil
 }
 
-// Expected says in words which values the argument takes, bounded in length.
+// Expected describes the values that the argument accepts, in a text of bounded length.
 func (a Argument) Expected() string {
 	between := func(what string) string {
 		switch {
@@ -284,7 +284,7 @@ func (a *Argument) parse(text string) (json.RawMessage, error) {
 	return asJSON(v)
 }
 
-// asJSON is a value as JSON in which <, > and & stand for themselves.
+// asJSON returns a value as JSON, without escapes for <, > and &.
 func asJSON(v any) (json.RawMessage, error) {
 	var b bytes.Buffer
 	e := json.NewEncoder(&b)
@@ -293,7 +293,7 @@ func asJSON(v any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// read reads a JSON value: one of the argument's type, or a text of it as people write it.
+// read reads a JSON value: of the argument's type, or a text as people write it.
 func (a *Argument) read(raw json.RawMessage) (json.RawMessage, error) {
 	switch raw[0] {
 	case '"':
@@ -314,15 +314,15 @@ func (a *Argument) read(raw json.RawMessage) (json.RawMessage, error) {
 	return nil, fmt.Errorf("found %s, expected %s", Clip(string(raw)), a.Expected())
 }
 
-// Complete makes the parameter of a run: a JSON object of all arguments, in their order, without blanks. Each of the
-// texts is a JSON object of some of them, or empty for none; a value of an earlier text counts before one of a later text, and the
-// default after both. A value is of the argument's type, or a text of it as people write it. The error joins a [*FieldError] for
-// each problem; its field is arguments, a dot and the argument's name, or arguments.
+// Complete makes the parameter of a run: a JSON object of all arguments, in their order, without blanks. Each
+// text is a JSON object of some arguments, or empty; an earlier text takes precedence over a later one, and the
+// defaults come last. A value is of the argument's type, or a text as people write it. The error joins a
+// [*FieldError] for each problem; its field is "arguments", or "arguments." and the argument's name.
 func (list Arguments) Complete(texts ...string) (string, error) {
 	return list.complete(true, texts)
 }
 
-// Check is Complete for texts that may leave arguments without a default out.
+// Check is Complete for texts that may omit arguments without a default.
 func (list Arguments) Check(texts ...string) error {
 	_, err := list.complete(false, texts)
 	return err
@@ -388,8 +388,8 @@ func (list Arguments) complete(all bool, texts []string) (string, error) {
 	return string(out), problems.Err()
 }
 
-// With are the arguments with the defaults that a parameter of the job makes: what a run gets that is given nothing. A
-// parameter that cannot be read changes none.
+// With returns the arguments with defaults replaced by the values of the job's parameter: what a run gets that
+// is given nothing. A parameter that cannot be read changes none.
 func (list Arguments) With(parameter string) Arguments {
 	given, err := object(parameter)
 	if err != nil || len(given) == 0 {
@@ -413,7 +413,7 @@ func (list Arguments) With(parameter string) Arguments {
 	return list
 }
 
-// names are those of the arguments, for messages.
+// names lists the names of the arguments, for messages.
 func (list Arguments) names() string {
 	if len(list) == 0 {
 		return "none: the job declares no arguments"
@@ -431,7 +431,7 @@ type member struct {
 	value json.RawMessage
 }
 
-// object reads a JSON object, in its order; none of an empty text.
+// object reads a JSON object in its order; an empty text has no members.
 func object(text string) (list []member, err error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -471,8 +471,7 @@ func object(text string) (list []member, err error) {
 	return list, nil
 }
 
-// checkArguments checks the parameters that the configuration gives its runs by itself: those of a schedule have to
-// be whole.
+// checkArguments checks the parameters in the configuration: those of a schedule must be complete.
 func (c Configuration) checkArguments(g Guest) error {
 	if len(g.Arguments) == 0 {
 		return nil
@@ -502,8 +501,8 @@ func (c Configuration) checkArguments(g Guest) error {
 	return problems.Err()
 }
 
-// Parameter is the job parameter of a run that is given one, or none if it is nil: of a job with arguments their
-// JSON, which [Arguments.Complete] makes of it.
+// Parameter is the job parameter of a run. given is what the run was given, nil for nothing. For a job with
+// arguments it is the JSON of [Arguments.Complete].
 func (g Guest) Parameter(c Configuration, given *string) (string, error) {
 	switch {
 	case len(g.Arguments) == 0 && given != nil:

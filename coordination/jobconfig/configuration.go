@@ -1,6 +1,5 @@
-// Package jobconfig is a job's configuration: ElasticJob's document (node "config"),
-// what may stand in it, and how a definition file is merged into it. It reads and
-// writes no registry.
+// Package jobconfig is a job's configuration: ElasticJob's document (node "config"), its valid values, and how
+// a definition file is merged into it. It does not access the registry.
 package jobconfig
 
 import (
@@ -9,10 +8,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
-// Configuration is what the cluster knows about a job: ElasticJob's
-// configuration document (node "config"), field by field, in ElasticJob's
-// words. Settings that ElasticJob does not have travel in Props, as strings
-// whose keys begin with "wasm."; Guest reads them.
+// Configuration is a job's configuration in the cluster: ElasticJob's document (node "config"), field by field,
+// with ElasticJob's names. Settings that ElasticJob does not have are in Props, as strings whose keys begin
+// with "wasm."; Guest reads them.
 type Configuration struct {
 	JobName string
 	// Cron is the schedule; empty for a one-off job that only a trigger runs.
@@ -32,15 +30,14 @@ type Configuration struct {
 	// MaxTimeDiffSeconds is how far this host's clock may be from the
 	// registry's; negative is no check.
 	MaxTimeDiffSeconds int
-	// ReconcileIntervalMinutes is the slow re-read; 0 or less is off.
+	// ReconcileIntervalMinutes is the interval of the slow re-read; 0 or less turns it off.
 	ReconcileIntervalMinutes int
 	JobShardingStrategyType  string
-	// JobExecutorThreadPool is kept as found (key and value), for Java peers.
+	// JobExecutorThreadPool is kept unchanged (key and value), for Java hosts.
 	JobExecutorThreadPoolKey, JobExecutorThreadPoolValue string
 	JobErrorHandlerType                                  string
 	JobListenerTypes                                     []string
-	// ExtraConfigurations is the text of ElasticJob's tracing block, kept as
-	// found, for Java peers.
+	// ExtraConfigurations is the text of ElasticJob's tracing block, kept unchanged, for Java hosts.
 	ExtraConfigurations string
 	Description         string
 	Props               map[string]string
@@ -53,7 +50,7 @@ type Configuration struct {
 
 // Guest are the settings of the guest, read from Props.
 type Guest struct {
-	// Type is SIMPLE, DATAFLOW, SCRIPT or HTTP; empty: from the module's exports.
+	// Type is SIMPLE, DATAFLOW, SCRIPT or HTTP; empty means that the module's exports decide.
 	Type             JobType
 	StreamingProcess bool // "streaming.process", ElasticJob's key
 	// Timeout per item, 0 = none. "wasm.timeout", a Go duration.
@@ -65,45 +62,41 @@ type Guest struct {
 	Isolation Isolation
 	// Args of a SCRIPT. "wasm.args", a JSON list of strings.
 	Args []string
-	// Arguments are what each run is given by name. "wasm.arguments", a JSON list
+	// Arguments are the named values of each run. "wasm.arguments", a JSON list
 	Arguments Arguments
 	// MemoryLimit of a guest's linear memory in bytes, 0 = the default.
 	// "wasm.memoryLimit"
 	MemoryLimit int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 0 = abi's default.
-	// "wasm.fetchDataCount"
+	// FetchDataCount is the preferred batch size of a DATAFLOW job, 0 = abi's default. "wasm.fetchDataCount"
 	FetchDataCount int
 	Retry          RetryPolicy
-	// CatchUpWindow is how old a missed instant may be and still be made up
-	// for. "wasm.catchUpWindow"
+	// CatchUpWindow is how old a missed instant may be to be caught up. "wasm.catchUpWindow"
 	CatchUpWindow time.Duration
-	// CatchUp says which missed instants are made up for, at most CatchUpMax of them;
-	// empty: see [Guest.CatchesUp]. "wasm.catchUp", "wasm.catchUpMax"
+	// CatchUp says which missed instants are caught up, at most CatchUpMax; empty: see [Guest.CatchesUp].
+	// "wasm.catchUp", "wasm.catchUpMax"
 	CatchUp    CatchUp
 	CatchUpMax int
-	// Overlap says what becomes of an instant that comes while the item runs; empty:
-	// see [Guest.Overlaps]. QueueMax is how many instants an item may owe with
-	// [OverlapQueueAll]. "wasm.overlap", "wasm.queueMax"
+	// Overlap says what happens to an instant that comes due while the item runs; empty: see [Guest.Overlaps].
+	// QueueMax is how many instants may wait for an item with [OverlapQueueAll]. "wasm.overlap",
+	// "wasm.queueMax"
 	Overlap  Overlap
 	QueueMax int
 	// Concurrency bounds the items that run at once in the whole namespace.
 	Concurrency Concurrency
-	// Rate bounds the begins of items in the whole namespace.
+	// Rate bounds how often items begin in the whole namespace.
 	Rate Rate
-	// Priority says whose waiting items get the slots of a host first, from 1, which is first, to 4.
-	// "wasm.priority"
+	// Priority orders waiting items for the slots of a host, from 1 (first) to 4. "wasm.priority"
 	Priority int
 	// StartWithin is how long after its instant an item may start, 0 = any time.
 	// "wasm.startWithin"
 	StartWithin time.Duration
-	// MaxRuns is for how many instants the job runs before it is paused, 0 = any number.
-	// "wasm.maxRuns"
+	// MaxRuns is the number of instants after which the job is paused, 0 = no limit. "wasm.maxRuns"
 	MaxRuns int
-	// PauseAfterFailures is after how many failures of an item in a row the job is
-	// paused, 0 = never. "wasm.pauseAfterFailures"
+	// PauseAfterFailures is how many failures of an item in a row pause the job, 0 = never.
+	// "wasm.pauseAfterFailures"
 	PauseAfterFailures int
-	// MaxHostDeaths is how many hosts in a row may die in runs of an item
-	// before the item is held back, 0 = any number. "wasm.maxHostDeaths"
+	// MaxHostDeaths is how many hosts in a row may die in runs of an item before the item is held back, 0 = no
+	// limit. "wasm.maxHostDeaths"
 	MaxHostDeaths int
 	// HTTP is the request of a job of type HTTP.
 	HTTP HTTPRequest
@@ -112,11 +105,11 @@ type Guest struct {
 	Needs []string
 	// Labels are for people and filters. "wasm.labels", NAME=VALUE separated by commas.
 	Labels labels.Set
-	// When says what the job's instants are, beside its cron.
+	// When has the settings that determine the job's instants besides its cron.
 	When When
 }
 
-// JobType says which exports of the module run.
+// JobType says which exports of the module the host calls.
 type JobType string
 
 // The types.
@@ -144,7 +137,7 @@ const (
 	IsolationHost Isolation = "host"
 )
 
-// Overlap says what becomes of an instant that comes while the item still runs.
+// Overlap says what happens to an instant that comes due while the item still runs.
 type Overlap string
 
 // The overlaps.
@@ -161,7 +154,7 @@ const (
 	OverlapTerminate Overlap = "terminate"
 )
 
-// CatchUp says which instants are made up for that no host could run.
+// CatchUp says which instants are caught up that no host could run.
 type CatchUp string
 
 // The catch-ups.
@@ -171,10 +164,10 @@ const (
 	CatchUpAll    CatchUp = "all"    // each, oldest first
 )
 
-// RetryPolicy says what happens when an item does not end well. Retries run
-// within the fire, on the host that owns the item.
+// RetryPolicy says when and how often a failed item is tried again. Retries run within the fire, on the host
+// that owns the item.
 type RetryPolicy struct {
-	// Attempts in all, from 1. "wasm.retry.attempts", default 3.
+	// Attempts is the total, from 1. "wasm.retry.attempts", default 3.
 	Attempts int
 	// Backoff before the second attempt, doubling up to MaxBackoff.
 	// "wasm.retry.backoff" (1s), "wasm.retry.maxBackoff" (30s)

@@ -9,10 +9,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
-// LabelsExample is what messages say that labels look like.
+// LabelsExample is the example of labels in error messages.
 const LabelsExample = "team=billing,tier=gold"
 
-// Properties that others ask for by name; the table of settings has all.
+// Properties that other packages ask for by name; the table of settings has all.
 const (
 	PropTimeout         = "wasm.timeout"
 	PropMaxConcurrency  = "wasm.maxConcurrency"
@@ -28,25 +28,24 @@ const (
 	PropPauseAfterFailures = "wasm.pauseAfterFailures"
 	// PropStreamingProcess is ElasticJob's own.
 	PropStreamingProcess = "streaming.process"
-	// PropPrefix begins all keys that are not ElasticJob's.
+	// PropPrefix is the prefix of all keys that are not ElasticJob's.
 	PropPrefix = "wasm."
 )
 
-// Bounds that others need; the table of settings has all.
+// Bounds that other packages need; the table of settings has all.
 const (
 	MaxTimeout        = 30 * 24 * time.Hour
 	MinMemoryLimit    = 64 << 10 // one page
 	MaxMemoryLimit    = 2 << 30  // see host/sandbox/plugin/wasm.MostPages
 	MaxFetchDataCount = 1_000_000
-	MaxQueue          = 1000 // instants of an item that wait
+	MaxQueue          = 1000 // how many instants may wait for an item
 )
 
-// RetryOutcomes are the outcomes that may be tried again, in the order in
-// which they are written.
+// RetryOutcomes are the outcomes that may be tried again, in the order in which they are written.
 func RetryOutcomes() []string { return []string{"RETRY", "FAIL", "TRAP", "EXIT", "TIMEOUT", "WORKER"} }
 
-// DefaultGuest returns the settings of a configuration that states none of
-// them, such as one that ElasticJob wrote.
+// DefaultGuest returns the settings of a configuration without any guest settings, such as one that ElasticJob
+// wrote.
 func DefaultGuest() Guest {
 	return Guest{
 		Isolation:     IsolationFire,
@@ -60,8 +59,8 @@ func DefaultGuest() Guest {
 	}
 }
 
-// Overlaps is what becomes of an instant of a job with this configuration that comes while
-// the item still runs. ElasticJob's misfire decides where no overlap is stated.
+// Overlaps returns what happens to an instant that comes due while the item still runs. If no overlap is set,
+// ElasticJob's misfire decides.
 func (g Guest) Overlaps(c Configuration) Overlap {
 	if g.Overlap != "" {
 		return g.Overlap
@@ -72,8 +71,7 @@ func (g Guest) Overlaps(c Configuration) Overlap {
 	return OverlapSkip
 }
 
-// CatchesUp is which missed instants of a job with this configuration are made up for.
-// ElasticJob's misfire decides where no catch-up is stated.
+// CatchesUp returns which missed instants are caught up. If no catch-up is set, ElasticJob's misfire decides.
 func (g Guest) CatchesUp(c Configuration) CatchUp {
 	if g.CatchUp != "" {
 		return g.CatchUp
@@ -93,13 +91,13 @@ func (c Configuration) Labels() labels.Set {
 	return set
 }
 
-// NotJavas names the settings that ElasticJob's Java hosts do not follow, and with which the
-// job behaves otherwise than without. Such a job does not run beside a Java host.
+// NotJavas names the settings that change the job's behaviour and that ElasticJob's Java hosts ignore. A job
+// with one of them does not run beside a Java host.
 func (c Configuration) NotJavas() []string {
 	if len(c.Props) == 0 {
 		return nil
 	}
-	g, _ := c.Guest() // what cannot be read has its default
+	g, _ := c.Guest() // an unreadable setting has its default
 	asMisfire := Guest{CatchUp: g.CatchesUp(c), Overlap: g.Overlaps(c)}
 	var names []string
 	for _, s := range settings {
@@ -114,7 +112,8 @@ func (c Configuration) NotJavas() []string {
 	return names
 }
 
-// contradicts says what is wrong with the policies of a job, by the property at fault; nil for nothing.
+// contradicts returns the first contradiction among a job's policies, and the property at fault; nil if there
+// is none.
 func (g Guest) contradicts(c Configuration) (prop string, err error) {
 	switch skips := g.Overlap == OverlapSkip; {
 	case g.Overlap != "" && skips && c.Misfire:
@@ -127,10 +126,9 @@ func (g Guest) contradicts(c Configuration) (prop string, err error) {
 	return "", nil
 }
 
-// Guest reads the guest's settings from Props. The error joins a
-// [*FieldError] for each value that cannot be read or is out of its range;
-// keys that are not known are left alone, since a newer host may have written
-// them. With an error, the settings at fault have their defaults.
+// Guest reads the guest's settings from Props. The error joins a [*FieldError] for each value that cannot be
+// read or is out of range; settings at fault have their defaults. Unknown keys are ignored, since a newer host
+// may have written them.
 func (c Configuration) Guest() (Guest, error) {
 	g := DefaultGuest()
 	var problems []error
@@ -173,14 +171,13 @@ func (c Configuration) Guest() (Guest, error) {
 	return g, errors.Join(problems...)
 }
 
-// foreign reports whether the setting's property means something else to a job of a type: those
-// that begin with http. are ElasticJob's own, and kept as they are.
+// foreign reports whether the setting's property means something else to jobs of a type: keys with the prefix
+// "http." are ElasticJob's own, and kept unchanged.
 func (s Setting) foreign(t JobType) bool { return s.Only == TypeHTTP && t != TypeHTTP }
 
-// Props writes the settings into a set of properties, which must not be nil:
-// Guest reads the same settings from the result. A setting that has its
-// default is left out, and removed if it was there. No attempts stand
-// for the default RetryPolicy, no outcomes and no isolation for theirs, and 0 for the default priority and bounds of queues.
+// Props writes the settings into a set of properties, which must not be nil: Guest reads the same settings from
+// the result. A setting with its default is removed. Zero attempts mean the default RetryPolicy; no outcomes,
+// no isolation, priority 0 and a bound of 0 mean their defaults.
 func (g Guest) Props(into map[string]string) {
 	d := DefaultGuest()
 	if g.Retry.Attempts == 0 {
@@ -194,7 +191,7 @@ func (g Guest) Props(into map[string]string) {
 	g.CatchUpMax, g.QueueMax = cmp.Or(g.CatchUpMax, d.CatchUpMax), cmp.Or(g.QueueMax, d.QueueMax)
 	g.When.DST, g.When.JitterMode = cmp.Or(g.When.DST, d.When.DST), cmp.Or(g.When.JitterMode, d.When.JitterMode)
 	g.When.OnExcluded = cmp.Or(g.When.OnExcluded, d.When.OnExcluded)
-	// A first backoff beyond the default limit raises the limit by itself.
+	// If the first backoff is above the default limit, it becomes the limit.
 	d.Retry.MaxBackoff = max(d.Retry.MaxBackoff, g.Retry.Backoff)
 
 	for _, s := range settings {
@@ -209,7 +206,7 @@ func (g Guest) Props(into map[string]string) {
 	}
 }
 
-// Differs reports whether the guest's setting is another one than its default.
+// Differs reports whether the guest's setting differs from its default.
 func (s Setting) Differs(g Guest) bool {
 	return s.Prop != "" && s.Text(g) != s.Text(DefaultGuest())
 }

@@ -27,9 +27,9 @@ type HTTPRequest struct {
 	ContentType string
 	// Headers are texts such as "Accept: text/plain". "wasm.http.headers", a JSON list
 	Headers []string
-	// Expect are the statuses of success, such as 200-299,304; empty is 200-299. "wasm.http.expect"
+	// Expect are the HTTP statuses that mean success, such as 200-299,304; empty is 200-299. "wasm.http.expect"
 	Expect string
-	// RetryAfter is how far ahead the Retry-After of a 429 or 503 counts; 0: it does not count. "wasm.http.retryAfter"
+	// RetryAfter is the longest Retry-After of a 429 or 503 that is honoured; 0: none. "wasm.http.retryAfter"
 	RetryAfter time.Duration
 }
 
@@ -50,7 +50,7 @@ const (
 	maxHTTPHeader  = 4 << 10
 )
 
-// Defaults returns the request with what is left out.
+// Defaults returns the request with defaults for missing values.
 func (r HTTPRequest) Defaults() HTTPRequest {
 	method := "GET"
 	if r.Body != "" {
@@ -67,7 +67,7 @@ func (r HTTPRequest) Defaults() HTTPRequest {
 	return r
 }
 
-// problems are what is wrong with the request as a whole, by property.
+// problems yields what is wrong with the request as a whole, by property.
 func (r HTTPRequest) problems() iter.Seq2[string, error] {
 	return func(yield func(string, error) bool) {
 		if r.URL == "" && !yield(PropHTTPURI, errors.New("is missing, expected a URL such as https://api.example.com/run?item={item}")) {
@@ -79,15 +79,15 @@ func (r HTTPRequest) problems() iter.Seq2[string, error] {
 	}
 }
 
-// HTTPNames are the names that may stand in braces in a request's URL, headers and body.
+// HTTPNames are the names that may be used in braces in a request's URL, headers and body.
 func HTTPNames() []string {
 	return []string{"job", "item", "total", "itemParameter", "jobParameter", "instant", "run"}
 }
 
-// named finds names in braces; those in two, as {{secret:NAME}}, are the host's.
+// named finds names in braces. Double braces, as in {{secret:NAME}}, are replaced by the host.
 var named = regexp.MustCompile(`\{\{[^}]*\}\}|\{([A-Za-z]+)\}`)
 
-// checkNames refuses names in braces that are not known.
+// checkNames refuses unknown names in braces.
 func checkNames(text string) error {
 	for _, m := range named.FindAllStringSubmatch(text, -1) {
 		if m[1] != "" && !slices.Contains(HTTPNames(), m[1]) {

@@ -9,12 +9,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// ParseItemParameters reads "0=Beijing,1=Shanghai" by ElasticJob's rule: blanks
-// around entries, items and parameters do not count, commas at the end are
-// ignored, of two entries for one item the later one counts, and an item may
-// be any whole number of 32 bits, whether the job has it or not. A parameter
-// cannot be empty and cannot hold a comma or an equals sign. The error names
-// the first entry that is malformed.
+// ParseItemParameters reads "0=Beijing,1=Shanghai" by ElasticJob's rule: blanks around entries, items and
+// parameters are trimmed, trailing commas are ignored, the later of two entries for one item wins, and an item
+// may be any 32-bit integer, whether the job has it or not. A parameter cannot be empty and cannot contain a
+// comma or an equals sign. The error names the first malformed entry.
 func ParseItemParameters(s string) (map[int]string, error) {
 	parameters := map[int]string{}
 	if s == "" {
@@ -30,10 +28,9 @@ func ParseItemParameters(s string) (map[int]string, error) {
 	return parameters, nil
 }
 
-// CheckItemParameters applies the strict rule that definition files have to
-// obey: what ParseItemParameters refuses is an error, and so is an empty
-// entry, a second entry for an item, and an entry for an item that a job of
-// total items does not have. The error joins the first of them and counts the others.
+// CheckItemParameters applies the strict rule for definition files: it refuses what ParseItemParameters
+// refuses, an empty entry, a second entry for an item, and an entry for an item that a job of total items does
+// not have. The error joins the first problems and counts the others.
 func CheckItemParameters(s string, total int) error {
 	if s == "" {
 		return nil
@@ -42,7 +39,7 @@ func CheckItemParameters(s string, total int) error {
 	first := map[int]string{}
 	for entry := range strings.SplitSeq(s, ",") {
 		item, parameter, err := itemParameter(entry)
-		if err == nil && strings.Count(entry, "=") != 1 { // Java drops some at the end
+		if err == nil && strings.Count(entry, "=") != 1 { // Java drops empty pieces at the end
 			err = malformed(entry)
 		}
 		if err != nil {

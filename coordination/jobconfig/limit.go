@@ -10,10 +10,10 @@ import (
 	"unicode"
 )
 
-// Concurrency is a limit over the whole namespace: of the items that run under a key, whatever their
-// jobs and hosts, at most Max run at once. The zero Concurrency is no limit.
+// Concurrency is a limit over the whole namespace: at most Max items run at once under a key, whatever their
+// jobs and hosts. The zero Concurrency is no limit.
 type Concurrency struct {
-	// Key names the limit, or is a template of the names: one key for each value. See [LimitNames].
+	// Key names the limit, or is a template for names, with one limit for each result. See [LimitNames].
 	// "wasm.concurrency.key"
 	Key string
 	// Max is from 1 on. "wasm.concurrency.max"
@@ -24,10 +24,11 @@ type Concurrency struct {
 const (
 	// MaxLimitKey is the longest key of a limit as a definition has it, in bytes.
 	MaxLimitKey = 200
-	// MaxConcurrentItems is the most that a limit may allow. Each that runs, or is among the next, is a
-	// node of the registry.
+	// MaxConcurrentItems is the highest limit that may be set. Each item that runs or is next is a node of the
+	// registry.
 	MaxConcurrentItems = 1000
-	// MaxRate is the most begins in a span that a rate may allow. Each is a number in a node of the registry.
+	// MaxRate is the highest number of begins in a span that a rate may have. Each is a number in a node of the
+	// registry.
 	MaxRate = 1000
 	// MinRateSpan and MaxRateSpan bound the span of a rate.
 	MinRateSpan = time.Second
@@ -37,7 +38,7 @@ const (
 // Rate is a rate over the whole namespace: under a key at most Max items begin in any span of the length Per,
 // whatever their jobs and hosts. The zero Rate is none.
 type Rate struct {
-	// Key names the rate, or is a template of the names, as that of a limit is. "wasm.rate.key"
+	// Key names the rate, or is a template for names, as in Concurrency. "wasm.rate.key"
 	Key string
 	// Per is from MinRateSpan to MaxRateSpan. "wasm.rate.per"
 	Per time.Duration
@@ -53,14 +54,14 @@ const (
 	propRateMax        = "wasm.rate.max"
 )
 
-// LimitNames are the names that may stand in braces in the key of a limit: each stands for what the
-// run has.
+// LimitNames are the names that may be used in braces in the key of a limit: each is replaced by the value of
+// the run.
 func LimitNames() []string { return []string{"shardingParameter", "jobParameter"} }
 
 // limitName finds names in braces.
 var limitName = regexp.MustCompile(`\{([^{}]*)\}`)
 
-// LimitKey returns the key of a run: the template with what the run has for its names.
+// LimitKey returns the key of a run: the template with its names replaced.
 func LimitKey(template, shardingParameter, jobParameter string) string {
 	key := limitName.ReplaceAllStringFunc(template, func(name string) string {
 		switch name {
@@ -94,7 +95,7 @@ func checkLimitKey(text string) (string, error) {
 	return key, nil
 }
 
-// incomplete says which property of the limit is missing beside the other; nil if none is.
+// incomplete returns the property that is missing while the limit's other one is set; nil if none is.
 func (c Concurrency) incomplete() (prop string, err error) {
 	switch {
 	case c.Key != "" && c.Max == 0:
@@ -105,7 +106,7 @@ func (c Concurrency) incomplete() (prop string, err error) {
 	return "", nil
 }
 
-// incomplete says which property of the rate is missing beside the others, or does not fit; nil if none is.
+// incomplete returns the property of the rate that is missing, or does not fit the others; nil if none is.
 func (r Rate) incomplete() (prop string, err error) {
 	switch {
 	case r == Rate{}:

@@ -6,25 +6,20 @@ import (
 	"strings"
 )
 
-// Merge brings a definition file together with the configuration in the
-// registry. base is the definition as it was last applied, mine is the file as
-// it is now, theirs is what the registry has.
+// Merge merges a definition file into the registry's configuration. base is the definition as last applied,
+// mine is the file now, theirs is the registry's.
 //
-// Without overwrite in mine the rule is three-way, field by field and property
-// by property: what changed in the file since base is applied, even if the
-// registry changed it too; what changed in the registry only stays. Without a
-// base (hasBase false: no file of ours was applied to the job before) the
-// registry stays, as with ElasticJob. With overwrite the file always wins.
+// Without overwrite in mine the merge is three-way, field by field and property by property: what changed in
+// the file since base is applied, even if the registry changed it too; what changed only in the registry stays.
+// Without a base (hasBase false: no file of ours was applied to the job before) the registry stays, as with
+// ElasticJob. With overwrite the file always wins.
 //
-// Two things differ, because of Java hosts in the same job. Properties with
-// the prefix "wasm." that the registry does not have are filled in from the
-// file, also after a Java host that overwrites has dropped them all. And
-// what a definition file cannot say (thread pool, tracing block, listener
-// types) is never taken away by it.
+// There are two exceptions, because of Java hosts in the same job. Properties with the prefix "wasm." that the
+// registry does not have are filled in from the file, since a Java host that overwrites drops them all. And a
+// definition file never removes what it cannot express (thread pool, tracing block, listener types).
 //
-// changed are the fields in which the result differs from theirs; kept are
-// those in which it differs from mine. Both are in ascending order, with
-// properties as "props.KEY". The arguments are not modified, and the result
+// changed are the fields in which the result differs from theirs; kept are those in which it differs from mine.
+// Both are in ascending order, with properties as "props.KEY". The arguments are not modified, and the result
 // shares no memory with them.
 func Merge(base Configuration, hasBase bool, mine, theirs Configuration) (result Configuration, changed, kept []string) {
 	m := merger{overwrite: mine.Overwrite, hasBase: hasBase}
@@ -76,8 +71,7 @@ type merger struct {
 	changed, kept      []string
 }
 
-// fileWins reports whether the file's value is applied where the registry has
-// another one.
+// fileWins reports whether the file's value is applied although the registry has another one.
 func (m *merger) fileWins(changedInFile bool) bool {
 	return m.overwrite || (m.hasBase && changedInFile)
 }

@@ -19,20 +19,17 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// MaxSize is the largest document that Parse reads,
-// in bytes. It is what a registry node can hold.
+// MaxSize is the largest document that Parse reads, in bytes: the size limit of a registry node.
 const MaxSize = 1 << 20
 
-// Parse reads a configuration document as ElasticJob does: an
-// absent switch is false and an absent number 0 (maxTimeDiffSeconds -1), the
-// booleans and numbers are those of YAML 1.1, quoted or not, JSON is YAML,
-// and what is not a text in props becomes the text that Java makes of it.
+// Parse reads a configuration document as ElasticJob does: a missing switch is false and a missing number 0
+// (maxTimeDiffSeconds -1), booleans and numbers are those of YAML 1.1, quoted or not, JSON is YAML, and a value
+// in props that is no text becomes the text that Java makes of it.
 //
-// A document that Java would refuse though its meaning is clear (an unknown
-// key, say) is read, and the warnings say what Java would do. An error
-// names each key, its line, what was found and what was expected; it wraps a
-// [*FieldError] for each. Of warnings and errors the first [words.MostProblems]
-// are returned, with the number of the others. The result is not validated.
+// Parse also reads documents that Java refuses although their meaning is clear, for example with an unknown
+// key; the warnings say what Java would do. An error names each key, its line, what was found and what was
+// expected; it wraps a [*FieldError] for each. The first [words.MostProblems] warnings and errors are returned,
+// with the number of the others. The result is not validated.
 func Parse(data []byte) (Configuration, []string, error) {
 	root, err := parseYAML(data)
 	if err != nil {
@@ -51,7 +48,7 @@ func Parse(data []byte) (Configuration, []string, error) {
 	return r.c, warnings, nil
 }
 
-// parseYAML returns the mapping of a document of one mapping.
+// parseYAML returns the mapping that is the document.
 func parseYAML(data []byte) (root *yaml.Node, err error) {
 	if len(data) > MaxSize {
 		return nil, fmt.Errorf("not a configuration: found %d bytes, expected at most %d", len(data), MaxSize)
@@ -59,7 +56,7 @@ func parseYAML(data []byte) (root *yaml.Node, err error) {
 	if err := CheckNodes(data); err != nil {
 		return nil, fmt.Errorf("not a configuration: %w", err)
 	}
-	// The parser is not ours, and the document comes from a shared registry.
+	// The parser is a third party's, and the document comes from a shared registry.
 	defer func() {
 		if p := recover(); p != nil {
 			root, err = nil, fmt.Errorf("not a YAML document: %v", p)
@@ -90,10 +87,9 @@ func yamlSyntax(err error) error {
 	return fmt.Errorf("not a YAML document: %s", words.ClipTo(strings.TrimPrefix(err.Error(), "yaml: "), 200)) // it can quote an anchor
 }
 
-// readableJSON makes a JSON document one that the YAML parser reads: tabs
-// between the tokens become blanks, an escaped slash the slash, and the two
-// escapes by which JSON writes a character beyond the first 65,536 the
-// character. Lines stay where they are.
+// readableJSON rewrites a JSON document so that the YAML parser reads it: tabs between tokens become blanks, an
+// escaped slash becomes a slash, and a surrogate pair of escapes becomes its character. Line numbers do not
+// change.
 func readableJSON(data []byte) []byte {
 	if !bytes.ContainsAny(data, "\t\\") || !json.Valid(data) {
 		return data
@@ -333,7 +329,7 @@ func (r *configReader) props(field string, n *yaml.Node) {
 	}
 }
 
-// property is the text that Java makes of a value whose type it does not know.
+// property returns the text that Java makes of a value of unknown type.
 func (r *configReader) property(field string, n *yaml.Node) (string, error) {
 	if !isPlain(n) {
 		return scalarText(n)
@@ -351,8 +347,8 @@ func (r *configReader) property(field string, n *yaml.Node) (string, error) {
 	return n.Value, nil
 }
 
-// extra keeps the block of tracing configurations as it is written, if it
-// stands in the document the way Java writes it, and else rewrites it.
+// extra keeps the text of the block of tracing configurations if it is formatted as Java writes it, and
+// otherwise rewrites it.
 func (r *configReader) extra(index int, n *yaml.Node) {
 	r.c.ExtraConfigurations = ""
 	if isNull(n) {
@@ -387,7 +383,7 @@ func (r *configReader) extra(index int, n *yaml.Node) {
 	r.problem(keyExtraConfigurations, n, "a list that can be kept as it is (no aliases to other parts of the document)")
 }
 
-// sameExtra reports whether the text, put below its key again, is the list.
+// sameExtra reports whether the text, put below its key again, yields the list.
 func sameExtra(text string, n *yaml.Node) bool {
 	if strings.TrimSpace(text) == "" {
 		return false
@@ -416,8 +412,7 @@ func resolveAlias(n *yaml.Node) *yaml.Node {
 	return n
 }
 
-// isPlain reports whether a scalar stands in the document without quotes and
-// without a tag, so that its text decides what it is.
+// isPlain reports whether a scalar has neither quotes nor a tag, so that its text decides its type.
 func isPlain(n *yaml.Node) bool {
 	const marked = yaml.TaggedStyle | yaml.SingleQuotedStyle | yaml.DoubleQuotedStyle | yaml.LiteralStyle | yaml.FoldedStyle
 	return n.Kind == yaml.ScalarNode && n.Style&marked == 0
@@ -438,7 +433,7 @@ func scalarText(n *yaml.Node) (string, error) {
 	return strings.ToValidUTF8(string(b), "\uFFFD"), err
 }
 
-// describeNode says for an error message what was found.
+// describeNode describes a node for an error message.
 func describeNode(n *yaml.Node) string {
 	switch {
 	case n.Kind == yaml.SequenceNode:
@@ -453,7 +448,7 @@ func describeNode(n *yaml.Node) string {
 	return strconv.Quote(Clip(n.Value))
 }
 
-// Clip cuts a text that a message quotes to 40 characters.
+// Clip shortens a text to 40 characters, for quoting in a message.
 func Clip(s string) string {
 	const limit = 40
 	n := 0
@@ -517,7 +512,7 @@ func yamlDouble(s string) float64 {
 			v = v*60 + p
 		}
 	default:
-		v, _ = strconv.ParseFloat(digits, 64) // infinite when it is out of range
+		v, _ = strconv.ParseFloat(digits, 64) // infinite if out of range
 	}
 	if strings.HasPrefix(s, "-") {
 		return -v

@@ -7,14 +7,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
-// SchemaName is the name of the schema of a definition; docs/job.schema.json is it.
+// SchemaName is the name of the schema of a definition, which is docs/job.schema.json.
 const SchemaName = "job"
 
-// Schema returns the JSON Schema of one job of a definition file, for editors. What
-// it refuses, a host refuses; a host looks closer, at cron expressions for example.
+// Schema returns the JSON Schema of one job of a definition file, for editors. A host refuses everything that
+// the schema refuses, and checks more, such as cron expressions.
 func Schema() []byte { return schema.Document(SchemaName, "wasmjob job definition", Fields()) }
 
-// Fields are the fields of a definition, for schemas. None must be there: a folder's defaults may have it.
+// Fields are the fields of a definition, for schemas. None is required: a folder's defaults may have it.
 func Fields() schema.Object {
 	var root schema.Object
 	groups := make(map[string]schema.Object)
@@ -35,10 +35,10 @@ func Fields() schema.Object {
 	return root
 }
 
-// markdownLink is replaced by its text, for editors show none.
+// markdownLink finds links, which are replaced by their texts because editors show no links.
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// shape is what the value of a setting may be.
+// shape is the schema of the setting's value.
 func (s Setting) shape() schema.Shape {
 	switch s.Type {
 	case Boolean:

@@ -15,42 +15,40 @@ import (
 	"github.com/wasmjob/wasmjob/strategy"
 )
 
-// Setting is one field of a job definition: a row of the table from which the
-// registry's document, the properties, the definition reader, the merge, the tables
-// of docs/definitions.md and the JSON Schema are made.
+// Setting is one field of a job definition: a row of the table that yields the registry's document, the
+// properties, the definition reader, the merge, the tables of docs/definitions.md and the JSON Schema.
 //
 // A new setting is a row of the table and a field of [Configuration] or [Guest].
 type Setting struct {
 	// Name is the field's name in a definition file. One with a dot, such as
 	// retry.attempts, is a field of a mapping.
 	Name string
-	// Key is where ElasticJob's document has it; empty if it is not there.
+	// Key is its key in ElasticJob's document; empty if it is not there.
 	Key string
-	// Prop is the property that carries it; empty if none does.
+	// Prop is the property that holds it; empty if none does.
 	Prop string
 	Type Type
 	// Min and Max bound a number, a duration in nanoseconds and a size in bytes.
 	Min, Max int64
 	// Words are the values of a Word, in the case in which they are stored.
 	Words []string
-	// Only is the type of job that has the setting; empty: all have it.
+	// Only is the job type that has the setting; empty: all types.
 	Only JobType
 	// Required is true if a definition must have it.
 	Required bool
 	// Default and Help are for docs/definitions.md, in Markdown.
 	Default, Help string
-	// Example is a value of a list of texts, as JSON, which a definition file takes too.
+	// Example is a value of a list of texts, as JSON, which is valid in a definition file too.
 	Example string
 
-	// omitEmpty: Java knows the empty text as null, and the document leaves it out.
+	// omitEmpty leaves an empty text out of the document, because Java reads it as null.
 	omitEmpty bool
-	// canonical checks a text of a definition file, and returns how it is stored;
-	// nil: any text, as it is.
+	// canonical checks a text of a definition file, and returns its stored form; nil: any text, unchanged.
 	canonical func(string) (string, error)
-	// ours is what the setting is about if Java hosts do not follow it: a job with another value than the
-	// default does not run beside one.
+	// ours is the kind of the setting if Java hosts ignore it: a job whose value differs from the default does
+	// not run beside one.
 	ours ours
-	// in points to the value; nil if the definition reader has a place of its own.
+	// in points to the value; nil if the definition reader stores it elsewhere.
 	in func(*Configuration, *Guest) any
 }
 
@@ -63,7 +61,7 @@ const (
 	File     Type = "file name"
 	Word     Type = "word"     // one of Words, in any case
 	Boolean  Type = "boolean"  // as YAML 1.1 has it
-	Number   Type = "number"   // a whole one
+	Number   Type = "number"   // an integer
 	Duration Type = "duration" // see ParseDuration
 	Size     Type = "size"     // see ParseSize
 	Texts    Type = "list of texts"
@@ -77,19 +75,19 @@ const (
 	Args     Type = "list of arguments" // see Argument
 )
 
-// ours is what a setting is about that Java hosts do not follow.
+// ours is the kind of a setting that Java hosts ignore.
 type ours uint8
 
 const (
 	_          ours = iota
-	ofInstants      // at which instants the job fires, or when it starts
-	ofPolicy        // what becomes of instants that cannot begin when they come
+	ofInstants      // determines the job's instants, or when a fire starts
+	ofPolicy        // decides about instants that cannot begin in time
 )
 
 // Settings are all settings, in the order of docs/definitions.md.
 func Settings() []Setting { return slices.Clone(settings[:]) }
 
-// ByType are the settings that are for jobs of one type only.
+// ByType are the settings for one job type only.
 func ByType() []Setting {
 	var list []Setting
 	for i := range settings {
@@ -102,7 +100,7 @@ func ByType() []Setting {
 
 // keyed finds the setting with a key of ElasticJob's document.
 func keyed(key string) (Setting, bool) {
-	for i := range settings { // a setting is large: it is copied once
+	for i := range settings { // a setting is large: copy it once
 		if settings[i].Key == key && settings[i].in != nil {
 			return settings[i], true
 		}
@@ -110,10 +108,9 @@ func keyed(key string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// In returns a pointer to the setting's value, or nil for those that only the
-// definition reader knows: *string, *bool, *int, *int64, *time.Duration, *[]string,
-// *[]Schedule, *[]After, *labels.Set, *Arguments, *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty
-// differ.
+// In returns a pointer to the setting's value, or nil for a setting that only the definition reader knows:
+// *string, *bool, *int, *int64, *time.Duration, *[]string, *[]Schedule, *[]After, *labels.Set, *Arguments,
+// *JobType, *Isolation, *Overlap, *CatchUp, or **string where absent and empty differ.
 func (s Setting) In(c *Configuration, g *Guest) any {
 	if s.in == nil {
 		return nil
@@ -121,12 +118,12 @@ func (s Setting) In(c *Configuration, g *Guest) any {
 	return s.in(c, g)
 }
 
-// Instants reports whether the setting says at which instants the job fires, or when it starts,
-// and ElasticJob does not have it.
+// Instants reports whether the setting determines the job's instants or when a fire starts, and ElasticJob does
+// not have it.
 func (s Setting) Instants() bool { return s.ours == ofInstants }
 
-// Zero is what a 0 means that stands for no value, as [Setting.Default] has it; empty if the text
-// is no 0, or means itself.
+// Zero returns the meaning of a 0 that stands for no value, as in [Setting.Default]; empty if the text is not
+// 0, or 0 has no special meaning.
 func (s Setting) Zero(text string) string {
 	if text != "0" || (s.Type != Number && s.Type != Size) || s.Required || strings.HasPrefix(s.Default, "`") {
 		return ""

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sizeUnits are those that ParseSize reads, longest first.
+// sizeUnits are the units of ParseSize, longest first.
 var sizeUnits = [...]struct {
 	name  string
 	bytes int64
@@ -15,9 +15,9 @@ var sizeUnits = [...]struct {
 	{"KB", 1e3}, {"MB", 1e6}, {"GB", 1e9}, {"B", 1}, {"", 1},
 }
 
-// ParseSize reads a number of bytes, such as 67108864, 64MiB or 1.5GB: the
-// units are B, KiB, MiB, GiB and the decimal KB, MB, GB, in any case. It
-// reports false for anything else, for a part of a byte, and for 1 EiB or more.
+// ParseSize reads a number of bytes, such as 67108864, 64MiB or 1.5GB: the units are B, KiB, MiB, GiB and the
+// decimal KB, MB, GB, in any case. ok is false for anything else, for a fraction of a byte, and for 1 EiB or
+// more.
 func ParseSize(s string) (bytes int64, ok bool) {
 	for _, u := range sizeUnits {
 		at := len(s) - len(u.name)

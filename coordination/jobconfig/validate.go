@@ -19,7 +19,7 @@ import (
 const (
 	// MaxJobName is the longest name of a job, in bytes.
 	MaxJobName = 200
-	// MaxShardingTotalCount is the largest number of items.
+	// MaxShardingTotalCount is the highest number of items.
 	MaxShardingTotalCount = 1_000_000
 	// MaxConfigurationYAML is the largest document that is written, in bytes.
 	MaxYAML = 512 << 10
@@ -28,10 +28,10 @@ const (
 // FieldError is a problem with one field of a configuration. It names the
 // value that was found and what was expected.
 type FieldError struct {
-	// Field is the field's key as in ElasticJob's document, such as
-	// "shardingTotalCount" or "props.wasm.timeout"; empty for the whole.
+	// Field is the field's key as in ElasticJob's document, such as "shardingTotalCount" or
+	// "props.wasm.timeout"; empty if the problem concerns the whole configuration.
 	Field string
-	// Problem is what is wrong with it, without the field's name.
+	// Problem says what is wrong, without the field's name.
 	Problem string
 }
 
@@ -42,7 +42,7 @@ func (e *FieldError) Error() string {
 	return e.Field + ": " + e.Problem
 }
 
-// FieldErrors are all errors about fields that an error joins or wraps. One about the whole counts those that
+// FieldErrors returns all field errors that an error joins or wraps. One without a field counts those that
 // [words.Problems] left out.
 func FieldErrors(err error) []*FieldError {
 	if f, ok := err.(*FieldError); ok {
@@ -67,19 +67,19 @@ func FieldErrors(err error) []*FieldError {
 const (
 	// HandlerLog logs an error; it is the default.
 	HandlerLog = "LOG"
-	// HandlerThrow makes an error that of the whole fire.
+	// HandlerThrow fails the whole fire with the error.
 	HandlerThrow = "THROW"
-	// HandlerIgnore drops it.
+	// HandlerIgnore drops the error.
 	HandlerIgnore = "IGNORE"
-	// HandlerEmail, HandlerWeChat and HandlerDingTalk log it, and hosts with a file of
-	// alerts send it by the route that the file has for them.
+	// HandlerEmail, HandlerWeChat and HandlerDingTalk log the error; hosts with an alerts file also send it by
+	// the file's route for that handler.
 	HandlerEmail    = "EMAIL"
 	HandlerWeChat   = "WECHAT"
 	HandlerDingTalk = "DINGTALK"
 )
 
-// ErrorHandler returns the configuration's error handler, LOG if it names
-// none. The error says which names there are.
+// ErrorHandler returns the configuration's error handler, LOG if it names none. The error lists the valid
+// names.
 func (c Configuration) ErrorHandler() (string, error) {
 	name := strings.ToUpper(c.JobErrorHandlerType)
 	switch name {
@@ -91,18 +91,16 @@ func (c Configuration) ErrorHandler() (string, error) {
 	return HandlerLog, fmt.Errorf("found %q, expected LOG, THROW, IGNORE, EMAIL, WECHAT or DINGTALK", Clip(c.JobErrorHandlerType))
 }
 
-// StrategyName returns the name by which a sharding strategy is stored, for its
-// name in any case or for the Java class that ElasticJob has for it. The error
-// lists the names there are.
+// StrategyName returns the stored name of a sharding strategy, for its name in any case or for ElasticJob's
+// Java class. The error lists the valid names.
 func StrategyName(name string) (string, error) {
 	_, stored, err := strategy.ByName(name)
 	return stored, err
 }
 
-// Validate checks everything that the configuration alone shows.
-// Cron and time zone are the schedule's affair. The error joins a
-// [*FieldError] for each problem, up to [words.MostProblems], and counts the others. Item parameters are checked by Java's rule;
-// see CheckItemParameters for the strict one.
+// Validate checks everything that the configuration alone shows, except cron and time zone, which the schedule
+// checks. The error joins a [*FieldError] for each problem, up to [words.MostProblems], and counts the others.
+// Item parameters are checked by Java's rule; see CheckItemParameters for the strict one.
 func (c Configuration) Validate() error {
 	var problems words.Problems
 	bad := func(field, format string, args ...any) {
@@ -140,7 +138,7 @@ func (c Configuration) Validate() error {
 	problems.Add(err)
 	problems.Add(c.checkArguments(g))
 	size := c.textSize()
-	if size <= MaxYAML { // else it may be too much to write at all
+	if size <= MaxYAML { // otherwise it may be too large to be written at all
 		size = len(c.YAML())
 	}
 	if size > MaxYAML {
@@ -149,8 +147,8 @@ func (c Configuration) Validate() error {
 	return problems.Err()
 }
 
-// CheckJobName checks that a job's name can be a node of the registry and a
-// part of a task id, and that people can read it.
+// CheckJobName checks that a job's name is valid as a node of the registry and as a part of a task id, and is
+// readable.
 func CheckJobName(name string) error {
 	switch {
 	case name == "":
@@ -173,14 +171,14 @@ func CheckJobName(name string) error {
 		if r < ' ' || (0x7F <= r && r < 0xA0) || isLineBreak(r) {
 			return fmt.Errorf("found %q, expected a name without control characters", name)
 		}
-		if (0xD800 <= r && r <= 0xF8FF) || r >= 0xFFF0 { // what else registry.CheckPath refuses
+		if (0xD800 <= r && r <= 0xF8FF) || r >= 0xFFF0 { // registry.CheckPath refuses these, too
 			return fmt.Errorf("found %q, expected a name without %U: ZooKeeper takes nothing beyond U+FFEF in a path (emoji, rare Chinese characters), and no characters of private use", name, r)
 		}
 	}
 	return nil
 }
 
-// checkTexts refuses what a YAML document cannot hold as text.
+// checkTexts refuses texts that a YAML document cannot hold.
 func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	check := func(field, s string) {
 		switch {
@@ -192,7 +190,7 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	}
 	for key, text := range c.texts() {
 		if s, known := keyed(key); known && (key == "jobName" || s.canonical != nil) {
-			continue // Validate has looked at these already
+			continue // Validate has checked these already
 		}
 		check(key, text)
 	}
@@ -205,7 +203,7 @@ func (c Configuration) checkTexts(bad func(field, format string, args ...any)) {
 	}
 }
 
-// texts are the texts of the settings and of the thread pool, by key.
+// texts yields the texts of the settings and of the thread pool, by key.
 func (c Configuration) texts() iter.Seq2[string, string] {
 	return func(yield func(string, string) bool) {
 		for _, s := range settings {
@@ -228,8 +226,7 @@ func (c Configuration) texts() iter.Seq2[string, string] {
 	}
 }
 
-// textSize is what all texts take, in bytes. Aliases can make that far more
-// than the document that was read.
+// textSize is the size of all texts, in bytes. With aliases it can be much larger than the document.
 func (c Configuration) textSize() int {
 	size := len(c.ExtraConfigurations)
 	for _, text := range c.texts() {

@@ -9,42 +9,39 @@ import (
 	"time"
 )
 
-// When says what a job's instants are, beside its cron and its time zone; host/config/timetable
-// goes by it.
+// When has the settings that determine a job's instants besides cron and time zone; host/config/timetable
+// evaluates them.
 type When struct {
-	// DST is once, both or skip: what becomes of local times that come twice or not at all.
-	// "wasm.dst"
+	// DST is once, both or skip: what happens to local times that occur twice or not at all. "wasm.dst"
 	DST string
 	// StartAt and EndAt bound the instants, both included; At is the one instant of a job without
 	// a cron. They are as [time.RFC3339], empty for none. "wasm.startAt", "wasm.endAt", "wasm.at"
 	StartAt, EndAt, At string
-	// Jitter is the most by which a start is put off; JitterMode is stable or random.
-	// "wasm.jitter", "wasm.jitterMode"
+	// Jitter is the longest delay of a start; JitterMode is stable or random. "wasm.jitter", "wasm.jitterMode"
 	Jitter     time.Duration
 	JitterMode string
-	// Schedules are those of a job with several. "wasm.schedules", a JSON list
+	// Schedules are set if the job has several. "wasm.schedules", a JSON list
 	Schedules []Schedule
 	// Include and Exclude name calendars, OnExcluded is skip or next. "wasm.calendars.include",
 	// "wasm.calendars.exclude", "wasm.calendars.onExcluded"
 	Include, Exclude []string
 	OnExcluded       string
-	// After are the jobs after which this one runs, in place of a cron. "wasm.after", a JSON list
+	// After are the jobs that this one follows, in place of a cron. "wasm.after", a JSON list
 	After []After
 }
 
-// After is a job that another one comes after: that one has an instant when this one's fire for it
-// has ended over all items.
+// After is a job that another one follows: the following job has an instant when the fire of this one has ended
+// over all items.
 type After struct {
 	Job string `json:"job"`
-	// On is success, failure or always: how the fire has to end; empty for success.
+	// On is success, failure or always: the outcome of the fire that counts; empty for success.
 	On string `json:"on,omitempty"`
-	// Within is how long after the instant the fire has to end, as a definition file has durations; empty for
-	// 24 hours.
+	// Within is how long after the instant the fire may end and still count, as a duration of a definition
+	// file; empty for 24 hours.
 	Within string `json:"within,omitempty"`
 }
 
-// DefaultWithin is how long after an instant a fire may end whose end another job waits for, if
-// that job does not say it.
+// DefaultWithin is the default of After.Within.
 const DefaultWithin = 24 * time.Hour
 
 // Limit is Within as a duration.
@@ -56,7 +53,7 @@ func (a After) Limit() time.Duration {
 	return d
 }
 
-// Accepts reports whether a fire that has ended so, as a success or not, is one to follow.
+// Accepts reports whether a fire that has ended with success or not is followed.
 func (a After) Accepts(success bool) bool {
 	switch a.On {
 	case OnAlways:
@@ -76,7 +73,7 @@ type Schedule struct {
 	JobParameter *string `json:"jobParameter,omitempty"`
 }
 
-// The words of settings that say when a job fires.
+// The values of settings that say when a job fires.
 const (
 	DSTOnce, DSTBoth, DSTSkip        = "once", "both", "skip"
 	JitterStable, JitterRandom       = "stable", "random"
@@ -84,18 +81,18 @@ const (
 	OnSuccess, OnFailure, OnAlways   = "success", "failure", "always"
 )
 
-// PropCalendarDays is the property with the days of the calendars that the job names: a JSON
-// mapping of names to texts of host/config/calendar. The host with the calendar's file writes it, so
-// that all hosts of the job go by the same days.
+// PropCalendarDays is the property with the days of the job's calendars: a JSON mapping of names to texts of
+// host/config/calendar. The host with the calendar's file writes it, so that all hosts of the job use the same
+// days.
 const PropCalendarDays = "wasm.calendarDays"
 
-// The bounds of what says when a job fires.
+// The bounds of settings that say when a job fires.
 const (
-	// MaxSchedules is how many schedules a job has, MaxCalendars how many calendars it names.
+	// MaxSchedules is how many schedules a job may have, MaxCalendars how many calendars it may name.
 	MaxSchedules, MaxCalendars = 50, 20
 	// MaxJitter bounds the jitter.
 	MaxJitter = 24 * time.Hour
-	// MaxAfter is how many jobs a job comes after, MaxWithin how long it waits for the others.
+	// MaxAfter is how many jobs a job may come after, MaxWithin how long it may wait for the others.
 	MaxAfter  = 50
 	MaxWithin = 30 * 24 * time.Hour
 )
@@ -111,8 +108,8 @@ func InstantSettings() []Setting {
 	return list
 }
 
-// InstantProps are the properties of the configuration that say when the job fires, with the days
-// of its calendars; nil if there are none, as of most jobs.
+// InstantProps returns the configuration's properties that say when the job fires, with the days of its
+// calendars; nil if there are none, as in most jobs.
 func (c Configuration) InstantProps() (props map[string]string) {
 	if len(c.Props) == 0 {
 		return nil
@@ -136,7 +133,7 @@ func (c Configuration) InstantProps() (props map[string]string) {
 	return props
 }
 
-// Terms are the instants' properties as a text, for whoever has no configuration and asks
+// Terms returns the instants' properties as a text, for a caller without the configuration that asks
 // host/config/timetable for the job's instants; empty if there are none.
 func (c Configuration) Terms() string {
 	props := c.InstantProps()
@@ -156,7 +153,7 @@ func ParseInstant(text string) (time.Time, error) {
 	return t, nil
 }
 
-// instant is a time as it is stored.
+// instant returns the stored form of a time.
 func instant(text string) (string, error) {
 	t, err := ParseInstant(text)
 	if err != nil {
@@ -165,12 +162,12 @@ func instant(text string) (string, error) {
 	return t.Format(time.RFC3339), nil
 }
 
-// oneOf is the form of a word in which it is stored.
+// oneOf returns a function that checks a word and returns its stored form.
 func oneOf(words ...string) func(string) (string, error) {
 	return func(text string) (string, error) { return Setting{Words: words}.word(strings.TrimSpace(text)) }
 }
 
-// SchedulesExample is what messages say that a list of schedules looks like.
+// SchedulesExample is the example of a list of schedules in error messages.
 const SchedulesExample = `[{"cron":"0 0 9 ? * MON-FRI","jobParameter":"day"},{"cron":"0 0 22 * * ?","timeZone":"UTC"}]`
 
 // parseSchedules reads a JSON list of schedules. Their expressions are not read here.
@@ -197,7 +194,7 @@ func parseSchedules(text string) ([]Schedule, error) {
 	return out, nil
 }
 
-// AfterExample is what messages say that a list of jobs to come after looks like.
+// AfterExample is the example of a list of jobs to come after in error messages.
 const AfterExample = `[{"job":"load"},{"job":"check","on":"always","within":"2h"}]`
 
 // parseAfter reads a JSON list of jobs.
@@ -247,7 +244,7 @@ func CheckAfter(a After) (After, error) {
 			return a, fmt.Errorf("on: %w", err)
 		}
 		if a.On = word; word == OnSuccess {
-			a.On = "" // as if it were not stated
+			a.On = "" // the default is not stored
 		}
 	}
 	if a.Within = strings.TrimSpace(a.Within); a.Within != "" {

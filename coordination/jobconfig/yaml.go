@@ -11,14 +11,12 @@ import (
 	"unicode/utf8"
 )
 
-// YAML returns the configuration as ElasticJob 3.0.5 itself would store it,
-// byte for byte (props apart: Java writes them in the order of its hash
-// table, this in ascending order). Every switch and number is written out,
-// because the values that Java takes for absent ones differ from those that
-// its builder starts with; empty texts that Java knows as null are left out.
+// YAML returns the configuration byte for byte as ElasticJob 3.0.5 would store it, except that properties are
+// in ascending order where Java has its hash table's. Every switch and number is written, because Java's values
+// for absent ones differ from the defaults of its builder; empty texts that Java reads as null are left out.
 //
-// The document is readable again for any configuration that passes Validate.
-// Bytes that are not UTF-8, which no Java text can hold, become U+FFFD.
+// Parse reads the document back for any configuration that passes Validate. Bytes that are not UTF-8, which no
+// Java text can hold, become U+FFFD.
 func (c Configuration) YAML() []byte {
 	w := &snakeWriter{}
 	for _, key := range documentKeys() {
@@ -53,8 +51,8 @@ func documentKeys() []string {
 	return keys
 }
 
-// The keys that are no settings: ElasticJob's thread pool, before 3.0.5 and since, its
-// tracing block and its listeners, which are kept for Java hosts; and the properties.
+// The keys that are no settings: ElasticJob's thread pool, before 3.0.5 and since, its tracing block and its
+// listeners, which are kept for Java hosts; and the properties.
 const (
 	keyListeners           = "jobListenerTypes"
 	keyProps               = "props"
@@ -63,9 +61,8 @@ const (
 	keyExtraConfigurations = "jobExtraConfigurations"
 )
 
-// snakeWriter writes block YAML in the shapes that SnakeYAML 2.2 chooses with
-// its default options: which is what ElasticJob uses. Columns and lengths
-// count UTF-16 units, as Java does.
+// snakeWriter writes block YAML as SnakeYAML 2.2 does with its default options, which ElasticJob uses. Columns
+// and lengths count UTF-16 units, as in Java.
 type snakeWriter struct {
 	b      strings.Builder
 	column int
@@ -153,7 +150,7 @@ func (w *snakeWriter) raw(s string) {
 
 func (w *snakeWriter) newline() { w.raw("\n") }
 
-// endLine ends a line that has been begun.
+// endLine ends a started line.
 func (w *snakeWriter) endLine() {
 	if w.column > 0 {
 		w.newline()
@@ -162,8 +159,8 @@ func (w *snakeWriter) endLine() {
 
 func (w *snakeWriter) wrap(indent int) { w.raw("\n" + strings.Repeat(" ", indent)) }
 
-// key writes a key of a block mapping with its colon. A key that is empty,
-// long or of several lines needs the form with the question mark.
+// key writes a key of a block mapping with its colon. A key that is empty, long or has several lines needs the
+// form with the question mark.
 func (w *snakeWriter) key(indent int, key string) {
 	w.raw(strings.Repeat(" ", indent))
 	content, tag := key, "!!str"
@@ -181,8 +178,7 @@ func (w *snakeWriter) key(indent int, key string) {
 	w.raw(strings.Repeat(" ", indent) + ":")
 }
 
-// scalar writes a blank and then the text in the style that SnakeYAML gives
-// it. Further lines begin at the indent.
+// scalar writes a blank and then the text in SnakeYAML's style. Further lines begin at the indent.
 func (w *snakeWriter) scalar(indent int, s string) {
 	w.raw(" ")
 	w.scalarBody(indent, s, false)
@@ -218,8 +214,8 @@ func (w *snakeWriter) scalarBody(indent int, s string, simpleKey bool) {
 	}
 }
 
-// words writes a text of one line, and breaks it at single blanks, though not
-// at its ends, once the width is passed.
+// words writes a text of one line, and breaks it at single blanks, though not at its ends, once the width is
+// passed.
 func (w *snakeWriter) words(indent int, s string, split bool) {
 	for i := 0; i < len(s); {
 		n := strings.IndexByte(s[i:], ' ')
@@ -274,8 +270,8 @@ func (w *snakeWriter) literal(indent int, s string) {
 	}
 }
 
-// double writes a text with escapes. A line is broken before a blank, or
-// after an escape, once it would pass the width.
+// double writes a text with escapes. It breaks a line before a blank, or after an escape, where the line would
+// pass the width.
 func (w *snakeWriter) double(indent int, s string, split bool) {
 	total := utf16Len(s)
 	w.raw(`"`)
@@ -293,7 +289,7 @@ func (w *snakeWriter) double(indent int, s string, split bool) {
 		if special {
 			w.raw(pending.String() + escape)
 			pending.Reset()
-			length = -1 // SnakeYAML is one ahead here
+			length = -1 // SnakeYAML counts one ahead here
 			rest = s[i+len(string(r)):]
 		}
 		mayBreak := special || r == ' ' || length == 0
@@ -312,8 +308,8 @@ func (w *snakeWriter) double(indent int, s string, split bool) {
 	w.raw(pending.String() + `"`)
 }
 
-// doubleEscapes are the characters that a double-quoted text never holds as
-// they are, save those that are not printable at all: such a text is binary.
+// doubleEscapes are the characters that a double-quoted text always escapes. A text with unprintable characters
+// is written as binary instead.
 var doubleEscapes = map[rune]string{
 	'\t': `\t`, '\n': `\n`, '\r': `\r`, '"': `\"`, '\\': `\\`,
 	'\u0085': `\N`, '\u00A0': `\_`, '\u2028': `\L`, '\u2029': `\P`,
@@ -337,7 +333,7 @@ func printable(s string) bool {
 	return true
 }
 
-// literalAllowed is for a printable text of several lines.
+// literalAllowed reports whether a printable text of several lines may be written as a literal block.
 func literalAllowed(s string) bool {
 	if strings.HasSuffix(s, " ") || strings.ContainsAny(s, "\t\r") {
 		return false
@@ -352,7 +348,7 @@ func literalAllowed(s string) bool {
 	return true
 }
 
-// plainAllowed is for a printable text of one line without tabs.
+// plainAllowed reports whether a printable text of one line without tabs may be written without quotes.
 func plainAllowed(s string) bool {
 	if s == "" || looksTyped(s) || leadingZeros(s) {
 		return false

@@ -5,8 +5,8 @@ import (
 	"unicode/utf8"
 )
 
-// CheckPath demands of a path what ZooKeeper demands, so that one which works
-// with any registry works with every one. The root is a path.
+// CheckPath applies ZooKeeper's rules for paths, so that a path is valid with every registry or with none. The
+// root is a path.
 func CheckPath(path string) error {
 	bad := func(why string) error {
 		return fmt.Errorf("registry: path %q: %s", path, why)
@@ -45,8 +45,8 @@ func CheckPath(path string) error {
 // checkRune judges the character at i if i is where it starts.
 func checkRune(path string, i int) error {
 	if !utf8.RuneStart(path[i]) {
-		// Either inside a character, which was judged at its start, or a
-		// stray byte, which the character before it does not cover.
+		// Either inside a character, which was checked at its start, or a stray byte that the character before
+		// does not cover.
 		for j := i - 1; j >= 0 && j > i-utf8.UTFMax; j-- {
 			if utf8.RuneStart(path[j]) {
 				if _, n := utf8.DecodeRuneInString(path[j:]); j+n > i {
@@ -67,8 +67,7 @@ func checkRune(path string, i int) error {
 	return nil
 }
 
-// CheckOps refuses what no tree could make possible: kinds that do not exist
-// and wrong paths.
+// CheckOps refuses ops that could never succeed: unknown kinds and invalid paths.
 func CheckOps(ops []Op) error {
 	for i := range ops {
 		op := &ops[i]

@@ -1,6 +1,6 @@
-// Package registry is the contract between what wasmjob decides and what stores it: a
-// session with a tree of versioned nodes, its operations, errors and paths. A backend
-// implements [Center] and passes coordination/registry/registrytest.
+// Package registry is the interface between wasmjob's protocol and its storage: a session with a tree of
+// versioned nodes, its operations, errors and paths. A backend implements [Center] and passes
+// coordination/registry/registrytest.
 package registry
 
 import (
@@ -10,14 +10,12 @@ import (
 	"time"
 )
 
-// Center is one session with a registry: a tree of nodes, each with
-// data, a version and children, as ZooKeeper has it. It is safe for concurrent
-// use. Paths are absolute, segments separated by "/", none of them empty.
+// Center is one session with a registry: a tree of nodes, each with data, a version and children, as ZooKeeper
+// has it. It is safe for concurrent use. Paths are absolute, segments separated by "/", none of them empty.
 //
-// A session is a life: once Lost is closed, every method returns
-// [ErrSessionLost] (or [ErrClosed] after Close) and the session's ephemeral
-// nodes are gone or about to go. There is no reconnected state to repair; dial
-// again.
+// A session ends once and for all: when Lost is closed, every method returns [ErrSessionLost] (or [ErrClosed]
+// after Close) and the session's ephemeral nodes are deleted now or soon. There is no reconnected state to
+// repair; dial again.
 type Center interface {
 	// Commit applies all ops, in order, or none of them; each op sees what
 	// those before it did. On failure the error is an *[OpError] that names
@@ -25,54 +23,47 @@ type Center interface {
 	// outcome unknown only if the error is [ErrUnknown]; in every other case
 	// an error means that nothing was applied (save for [Ensure], see there).
 	Commit(ctx context.Context, ops ...Op) ([]Result, error)
-	// Read returns one node per query, in order, absent ones with Exists
-	// false. The nodes need not be of one instant. If the registry does not permit to read
-	// some of them, the error is an *[UnreadableError] that names these, and the others are
-	// returned beside it.
+	// Read returns one node per query, in order, missing ones with Exists false. The nodes need not be of one
+	// instant. If the registry does not permit to read some of them, the error is an *[UnreadableError] that
+	// names these, and the others are still returned.
 	Read(ctx context.Context, queries ...Query) ([]Node, error)
-	// Watch sends a snapshot of the queries at once, and a new one whenever
-	// one of them may have changed. The channel holds one value; a newer
-	// snapshot replaces one that was not taken, so a slow reader sees the
-	// newest and blocks no other. A snapshot never goes back behind one that
-	// was sent before, nor behind this session's own commits that returned
-	// before it was sent. The channel is closed when ctx is done or the
-	// session is over. If the registry does not permit to read some of the nodes there is no
-	// watch, and the error is an *[UnreadableError]. One that cannot be read later is sent as
-	// it was last known, with Unread set, and is read again from time to time.
+	// Watch sends a snapshot of the queries at once, and a new one whenever one of them may have changed. The
+	// channel holds one value; a newer snapshot replaces one that was not taken, so a slow reader sees the
+	// newest and blocks no other. A snapshot is never older than an earlier one, nor than this session's own
+	// commits that returned before it was sent. The channel is closed when ctx is done or the session is over.
+	// If the registry does not permit to read some of the nodes there is no watch, and the error is an
+	// *[UnreadableError]. A node that becomes unreadable later is sent as last known, with Unread set, and is
+	// read again from time to time.
 	Watch(ctx context.Context, queries ...Query) (<-chan Snapshot, error)
-	// Trust returns how far the session can be relied on at this moment, and
-	// a channel that is closed when that has changed. The level is reckoned in
-	// the call, from a clock that goes on while the process or the machine is
-	// stopped: who wakes up finds at once what was lost meanwhile. Time makes
-	// it worse; an answer of the registry makes it TrustLive again, except
-	// that TrustLost is for ever: its channel is nil.
+	// Trust returns how far the session can be relied on now, and a channel that is closed when that changes.
+	// The call computes the level from a clock that also runs while the process or the machine is stopped:
+	// after a stop the first call shows the loss at once. Time makes the level worse; an answer of the registry
+	// makes it TrustLive again, except that TrustLost is final: its channel is nil.
 	Trust() (Trust, <-chan struct{})
-	// Trusted reports whether the level is TrustLive: the session is known to
-	// be alive. While it is false nothing may start and Commit refuses.
+	// Trusted reports whether the level is TrustLive: the session is known to be alive. While it is false no
+	// run may start and Commit refuses.
 	Trusted() bool
-	// Lost is closed when the level becomes TrustLost: before any other
-	// session sees this session's ephemeral nodes gone.
+	// Lost is closed when the level becomes TrustLost: before any other session sees this session's ephemeral
+	// nodes deleted.
 	Lost() <-chan struct{}
 	// Close ends the session; its ephemeral nodes go away before it returns.
 	// Watches end. Further calls return nil.
 	Close() error
 }
 
-// Trust is how far a session can be relied on. A higher level is a worse one.
-// With T the time after which the registry ends a silent session, counted from
-// when the last question that was answered had been sent:
+// Trust is how far a session can be relied on. A higher level is worse. T is the session timeout; times count
+// from when the last answered question was sent:
 type Trust uint8
 
 // The levels.
 const (
 	// TrustLive: the session is known to be alive.
 	TrustLive Trust = iota
-	// TrustSuspect, from T/3: nothing may start, Commit refuses.
+	// TrustSuspect, from T/3: no run may start, Commit refuses.
 	TrustSuspect
-	// TrustYield, from 5T/8: besides, what runs is asked to stop.
+	// TrustYield, from 5T/8: in addition, runs are asked to stop.
 	TrustYield
-	// TrustLost, from 2T/3 or when it is known that the session is over: what
-	// runs is stopped. There is no way back.
+	// TrustLost, from 2T/3 or when the session is known to be over: runs are stopped. It is final.
 	TrustLost
 )
 
@@ -85,7 +76,7 @@ func (t Trust) String() string {
 	return "?"
 }
 
-// Errors of a Center. Adapters translate to these at the border.
+// Errors of a Center. Backends translate their own errors to these.
 var (
 	// ErrConflict: an op's condition did not hold. It is wrapped by *OpError.
 	ErrConflict = errors.New("registry: conflict")
@@ -110,8 +101,8 @@ type OpKind uint8
 // The kinds.
 const (
 	OpCreate     OpKind = iota + 1 // conflict: exists, or the parent does not
-	OpEphemeral                    // as OpCreate; goes with the session; has no children
-	OpSequential                   // ephemeral, the path gets ten digits appended that grow per parent
+	OpEphemeral                    // as OpCreate; deleted with the session; cannot have children
+	OpSequential                   // ephemeral; ten digits are appended to the path, growing per parent
 	OpSet                          // conflict: absent, or another version
 	OpDelete                       // conflict: absent, another version, or has children
 	OpCheck                        // conflict: absent, or another version
@@ -152,29 +143,28 @@ func Set(path string, data []byte, version int32) Op {
 // Delete removes a node that has no children.
 func Delete(path string, version int32) Op { return Op{Kind: OpDelete, Path: path, Version: version} }
 
-// Check demands that a node has the version. A node that was deleted and made
-// again starts at version 0, so never check one that may be re-created.
+// Check demands that a node has the version. A recreated node starts at version 0, so never check a node that
+// may be recreated.
 func Check(path string, version int32) Op { return Op{Kind: OpCheck, Path: path, Version: version} }
 
 // Absent demands that a node does not exist while its parent does.
 func Absent(path string) Op { return Op{Kind: OpAbsent, Path: path} }
 
-// Ensure demands that a persistent node exists: if it does not, it is made
-// with empty data, and so are its missing ancestors. The nodes made may stay
-// even if the rest of the commit fails.
+// Ensure demands that a persistent node exists: if it does not, it is created with empty data, with its missing
+// ancestors. These nodes may stay even if the rest of the commit fails.
 func Ensure(path string) Op { return Op{Kind: OpEnsure, Path: path} }
 
-// Result is what one op of a successful commit did.
+// Result is the result of one op of a successful commit.
 type Result struct {
 	// Path is the full path; it differs from the op's for OpSequential.
 	Path string
 	// Version is the node's version after an OpSet.
 	Version int32
-	// Zxid is the transaction number after an OpSet; 0 for other kinds. It
-	// grows with every commit of the registry, for ever.
+	// Zxid is the transaction number after an OpSet; 0 for other kinds. It grows with every commit of the
+	// registry, and never starts over.
 	Zxid int64
-	// Time is the registry's clock at the transaction after an OpSet, in its own
-	// resolution: the node's Mtime since then. It is zero for other kinds.
+	// Time is the registry's clock at the transaction of an OpSet, which becomes the node's Mtime; zero for
+	// other kinds.
 	Time time.Time
 }
 
@@ -204,9 +194,9 @@ func (e *OpError) Error() string {
 // Unwrap returns ErrConflict.
 func (e *OpError) Unwrap() error { return ErrConflict }
 
-// DeniedError says which op of a commit the registry does not permit, for lack of access or
-// of quota. Nothing was written, and the same op is denied until an administrator changes
-// that. It is an [ErrUnavailable], not a conflict: another look does not help.
+// DeniedError names the op of a commit that the registry does not permit, because of access or quota. Nothing
+// was written, and the op is denied until an administrator changes that. It is an [ErrUnavailable], not a
+// conflict: a retry does not help.
 type DeniedError struct {
 	Index int
 	Op    Op
@@ -218,9 +208,8 @@ func (e *DeniedError) Error() string { return e.Err.Error() }
 // Unwrap returns Err.
 func (e *DeniedError) Unwrap() error { return e.Err }
 
-// UnreadableError says which nodes the registry does not permit to read, and why: each
-// error names the node and wraps [ErrUnavailable]. The nodes are there, and the registry
-// answers the same until an administrator changes that.
+// UnreadableError says which nodes the registry does not permit to read, and why: each error names the node and
+// wraps [ErrUnavailable]. The nodes exist, and stay unreadable until an administrator changes that.
 type UnreadableError struct{ Denied map[Query]error }
 
 // first is the error of the first of the nodes.
@@ -244,8 +233,7 @@ func (e *UnreadableError) Error() string {
 // Unwrap returns the error of the first node.
 func (e *UnreadableError) Unwrap() error { return e.first() }
 
-// IsDenied reports that the registry does not permit what was asked: a [DeniedError] or an
-// [UnreadableError].
+// IsDenied reports whether the registry does not permit the request: a [DeniedError] or an [UnreadableError].
 func IsDenied(err error) bool {
 	var write *DeniedError
 	var read *UnreadableError
@@ -290,7 +278,7 @@ type Node struct {
 	Czxid, Mzxid int64
 	// Mtime is the registry's clock at the last set, in its own resolution.
 	Mtime time.Time
-	// Ephemeral is true for a node that goes with some session.
+	// Ephemeral is true for a node that is deleted with a session.
 	Ephemeral bool
 	// Unread is set in a snapshot of a watch while the registry does not permit to read the
 	// node: the rest is as it was last known.

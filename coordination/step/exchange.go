@@ -9,24 +9,23 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// Exchange is what one step asks of the registry, request by request. It bounds the
-// conflicts, and the denied commits, of all its requests together. It is for one goroutine.
+// Exchange is the sequence of one step's requests to the registry. It bounds their conflicts and denied commits
+// in total. It is for one goroutine.
 type Exchange struct {
 	registry  registry.Center
 	conflicts int
-	// failed is why the newest of the commits that failed did so; same is how often
-	// in a row it was that the same node is there, or is not.
+	// failed is the error of the last failed commit; same is how often in a row the reason was the same node's
+	// existence or absence.
 	failed error
 	same   int
 }
 
 const (
-	// maxConflicts bounds an exchange, so that two hosts that keep contradicting
-	// each other give up and look again. The number of requests is not bounded: a
-	// resharding of very many items is very many commits.
+	// maxConflicts bounds an exchange, so that two hosts that keep conflicting give up and start over. The
+	// number of requests is not bounded: a resharding of very many items is very many commits.
 	maxConflicts = 200
-	// maxSame bounds how often the same node is found missing, or there, in one
-	// exchange: another look does not undo an external edit.
+	// maxSame bounds how often the same node is found missing, or present, in one exchange: a retry does not
+	// undo an external edit.
 	maxSame = 20
 )
 
@@ -58,7 +57,7 @@ func (x *Exchange) mayGoOn() error {
 	return nil
 }
 
-// Read asks for nodes in one request. Without queries it asks for nothing.
+// Read reads nodes in one request. Without queries it makes none.
 func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registry.Snapshot, error) {
 	found, denied, err := x.ReadSome(ctx, queries...)
 	if err == nil && len(denied) > 0 {
@@ -67,8 +66,8 @@ func (x *Exchange) Read(ctx context.Context, queries ...registry.Query) (registr
 	return found, err
 }
 
-// ReadSome asks for nodes in one request, and goes on without those that the registry does not
-// permit to read: they are not in found, and denied says why. [Exchange.Read] fails for one of them.
+// ReadSome reads nodes in one request, and omits from found those that the registry does not permit to read;
+// denied says why. [Exchange.Read] fails for such a node.
 func (x *Exchange) ReadSome(ctx context.Context, queries ...registry.Query) (found registry.Snapshot, denied map[registry.Query]error, err error) {
 	nodes, denied, err := x.ReadList(ctx, queries...)
 	if err != nil || len(nodes) == 0 {
@@ -118,8 +117,7 @@ func (x *Exchange) ReadAfter(ctx context.Context, first []registry.Query, then .
 	return found, nil
 }
 
-// Commit applies all ops or none. [Contested], [ConflictOf] and [IsUnknown] say of its error what
-// to do about it.
+// Commit applies all ops or none. [Contested], [ConflictOf] and [IsUnknown] classify its error.
 func (x *Exchange) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := x.mayGoOn(); err != nil {
 		return nil, err
@@ -143,7 +141,7 @@ func (x *Exchange) Commit(ctx context.Context, ops ...registry.Op) ([]registry.R
 	return nil, err
 }
 
-// ConflictOf is the conflict that a commit met; nil if it was something else.
+// ConflictOf returns the conflict of a commit; nil if it failed for another reason.
 func ConflictOf(err error) *registry.OpError {
 	var conflict *registry.OpError
 	var end *exhausted
@@ -153,9 +151,8 @@ func ConflictOf(err error) *registry.OpError {
 	return conflict
 }
 
-// DeniedOf says which op of a commit the registry does not permit; nil if the commit failed
-// for something else. The same commit without that op, or without what it belongs to, may
-// take effect.
+// DeniedOf returns which op of a commit the registry does not permit; nil if the commit failed for another
+// reason. The commit may succeed without that op and those that belong to it.
 func DeniedOf(err error) *registry.DeniedError {
 	var denied *registry.DeniedError
 	var end *exhausted
@@ -165,18 +162,16 @@ func DeniedOf(err error) *registry.DeniedError {
 	return denied
 }
 
-// IsUnknown reports that a commit may or may not have taken effect.
+// IsUnknown reports whether a commit may or may not have taken effect.
 func IsUnknown(err error) bool {
 	var end *exhausted
 	return errors.Is(err, registry.ErrUnknown) && !errors.As(err, &end)
 }
 
-// Contested reports that a commit met a conflict, or that its outcome is unknown:
-// look again.
+// Contested reports whether a commit met a conflict, or its outcome is unknown: read again.
 func Contested(err error) bool { return ConflictOf(err) != nil || IsUnknown(err) }
 
-// UnlessConflict is the error of a commit of which a conflict says only that it is
-// not needed any more.
+// UnlessConflict returns the error of a commit that is no longer needed after a conflict: nil for a conflict.
 func UnlessConflict(err error) error {
 	if ConflictOf(err) != nil {
 		return nil

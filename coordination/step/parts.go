@@ -2,9 +2,8 @@ package step
 
 import "github.com/wasmjob/wasmjob/coordination/registry"
 
-// Budget is the size in bytes beyond which a step cuts what it writes into
-// several commits: little more than half of the request limit that a ZooKeeper server
-// has by default, so that 1,000 items begin in one.
+// Budget is the size in bytes above which a step splits its writes into several commits: a little more than
+// half of ZooKeeper's default request limit, so that 1,000 items begin in one.
 const Budget = 544 << 10
 
 // Size estimates the bytes of a request with these ops, to compare with the Budget.
@@ -16,8 +15,8 @@ func Size(ops []registry.Op) int {
 	return n
 }
 
-// opSize is what an op takes in a ZooKeeper multi: its header, the lengths,
-// the version, and for what makes a node its flags and one short ACL entry.
+// opSize is the size of an op in a ZooKeeper multi: its header, the lengths, the version, and for a create its
+// flags and one short ACL entry.
 func opSize(op registry.Op) int {
 	const header, makes = 21, 35
 	n := header + len(op.Path) + len(op.Data)
@@ -30,8 +29,8 @@ func opSize(op registry.Op) int {
 	return n
 }
 
-// Parts cuts ops into parts of about limit bytes. A check stays with the op
-// that follows it, and a delete with the create of the same path.
+// Parts splits ops into parts of about limit bytes. A check stays with the op that follows it, and a delete
+// with the create of the same path.
 func Parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
 	return func(yield func([]registry.Op) bool) {
 		start, bytes := 0, 0
@@ -51,7 +50,7 @@ func Parts(ops []registry.Op, limit int) func(yield func([]registry.Op) bool) {
 	}
 }
 
-// FirstPart is the first of Parts within the Budget: as much as fits a commit.
+// FirstPart returns the first of Parts within the Budget: as much as fits a commit.
 func FirstPart(ops []registry.Op) []registry.Op {
 	for part := range Parts(ops, Budget) {
 		return part

@@ -1,7 +1,6 @@
 package tree
 
-// Alerts names the nodes that the alerts of a namespace have beside the trees of its jobs:
-// no name of a job can be their parent's.
+// Alerts names the nodes of a namespace's alerts. Their parent's name is invalid as a job's.
 type Alerts struct{ root string }
 
 // AlertsOf are the nodes of a namespace's alerts.
@@ -12,7 +11,7 @@ func AlertsOf(namespace string) Alerts {
 // Hosts is the parent of all Host nodes.
 func (a Alerts) Hosts() string { return a.root + "/hosts" }
 
-// Host is there from when a host begins to look for alerts until it stops in good order.
+// Host exists from when a host starts evaluating alerts until it stops in good order.
 func (a Alerts) Host(id string) string { return a.root + "/hosts/" + id }
 
 // Alive is the parent of all AliveOf nodes.
@@ -39,7 +38,7 @@ func (a Alerts) OverOf(id string) string { return a.root + "/over/" + id }
 // Silences is the parent of all Silence nodes.
 func (a Alerts) Silences() string { return a.root + "/silences" }
 
-// Silence holds which alerts are not sent, and until when.
+// Silence says which alerts are not sent, and until when.
 func (a Alerts) Silence(id string) string { return a.root + "/silences/" + id }
 
 // Changes is set with every change of an alert or a silence.

@@ -18,15 +18,15 @@ const (
 	MaxBackfillEvery = 24 * time.Hour
 )
 
-// Backfill is a wish to run past instants of a job again: node sharding/backfill of our tree. One host of the job
-// makes a trigger round of one instant after the other, oldest first. The node goes with the last of them, or when the backfill is
-// cancelled; what became of it then stands in the node backfill, without the instants.
+// Backfill is a request to run past instants of a job: node sharding/backfill of our tree. One host of the job
+// makes a trigger round for each instant, oldest first. The node is deleted with the last one, or when the
+// backfill is cancelled; the result, without the instants, is kept in the node backfill.
 type Backfill struct {
-	// From and To are the range that was asked for, Unix milliseconds; both count.
+	// From and To are the requested range, Unix milliseconds, inclusive.
 	From int64 `json:"from"`
 	To   int64 `json:"to"`
-	// Instants are those that run, Unix milliseconds, ascending, and Total is how many they are. The first Done of
-	// them have been given out: each of their items has begun, waits for its turn, or has the reason why not.
+	// Instants are the instants that run, Unix milliseconds, ascending, and Total is their number. The first
+	// Done have been given out: each of their items has begun, waits for its turn, or has a reason why not.
 	Instants []int64 `json:"instants,omitempty"`
 	Total    int     `json:"total"`
 	Done     int     `json:"done,omitempty"`
@@ -34,19 +34,19 @@ type Backfill struct {
 	Items Ranges `json:"items,omitempty"`
 	// Every is the least time between two instants, in milliseconds.
 	Every int64 `json:"every"`
-	// SkipBusy is set if an item that runs for something else when its turn comes leaves the instant out.
+	// SkipBusy skips the instant of an item that runs for something else when its turn comes.
 	SkipBusy bool `json:"skipBusy,omitempty"`
-	// By is who asked for it, Why the reason that was given, Since is when, Unix milliseconds.
+	// By is the requester, Why the given reason, Since the time of the request in Unix milliseconds.
 	By    string `json:"by,omitempty"`
 	Why   string `json:"why,omitempty"`
 	Since int64  `json:"since"`
-	// Ended is when it ended, Unix milliseconds; 0: it goes on. Cancelled is who has cancelled it, empty if it ended with its
-	// last instant.
+	// Ended is when it ended, Unix milliseconds; 0: it continues. Cancelled is the operator who cancelled it,
+	// empty if it ended with its last instant.
 	Ended     int64  `json:"ended,omitempty"`
 	Cancelled string `json:"cancelled,omitempty"`
 }
 
-// Validate says what is wrong with a backfill that is to begin.
+// Validate checks a new backfill.
 func (b Backfill) Validate() error {
 	every := time.Duration(b.Every) * time.Millisecond
 	switch n := len(b.Instants); {
@@ -80,7 +80,7 @@ func (b Backfill) Data() []byte {
 	return data
 }
 
-// Same reports whether both are the same backfill, wherever they have come to.
+// Same reports whether both are the same backfill, regardless of progress.
 func (b Backfill) Same(o Backfill) bool {
 	return b.Since == o.Since && b.From == o.From && b.To == o.To && b.Total == o.Total
 }
@@ -90,7 +90,7 @@ func (b Backfill) Args() TriggerArgs {
 	return TriggerArgs{Items: b.Items, At: b.Instants[b.Done], Backfill: true, SkipBusy: b.SkipBusy}
 }
 
-// Overlap is what becomes of an item that runs for something else when its turn comes.
+// Overlap is what happens to an item that runs for something else when its turn comes.
 func (b Backfill) Overlap() jobconfig.Overlap {
 	if b.SkipBusy {
 		return jobconfig.OverlapSkip
@@ -98,7 +98,7 @@ func (b Backfill) Overlap() jobconfig.Overlap {
 	return jobconfig.OverlapQueueAll
 }
 
-// Record is how the record of its begin describes it.
+// Record returns the text that describes it in the audit.
 func (b Backfill) Record() string {
 	text := fmt.Sprintf("%d instants from %s to %s", len(b.Instants), time.UnixMilli(b.From).UTC().Format(time.RFC3339), time.UnixMilli(b.To).UTC().Format(time.RFC3339))
 	if b.Items != nil {
@@ -110,13 +110,14 @@ func (b Backfill) Record() string {
 // GivenOut reports whether no instant is left to give out.
 func (b Backfill) GivenOut() bool { return b.Done >= len(b.Instants) }
 
-// Next is the backfill when one more instant is given out.
+// Next returns the backfill after one more instant was given out.
 func (b Backfill) Next() Backfill {
 	b.Done++
 	return b
 }
 
-// End is what is kept of a backfill that ends; now is Unix milliseconds, cancelled is who has cancelled it, empty if no one has.
+// End returns what is kept of a backfill that ends; now is Unix milliseconds, cancelled is the operator who
+// cancelled it, empty if it ended by itself.
 func (b Backfill) End(now int64, cancelled string) Backfill {
 	b.Instants, b.Ended, b.Cancelled = nil, now, cancelled
 	return b

@@ -1,8 +1,7 @@
-// Package tree is what stands in the registry for a job: the paths of its nodes
-// ([Layout]), and what each holds, read and written. Everything here is a value and
-// pure: nothing asks the registry. Nodes may be edited outside wasmjob, so that what
-// cannot be read is understood as if it were not there. No byte of it may change: hosts of other versions, and
-// ElasticJob's, read and write the same nodes.
+// Package tree is the data of a job in the registry: the paths of its nodes ([Layout]), and how the data of
+// each is read and written. Everything here is a pure value without access to the registry. Nodes may be edited
+// outside wasmjob, so an unreadable node is treated as missing. No byte of it may change: hosts of other
+// versions, and ElasticJob's, read and write the same nodes.
 //
 // # ElasticJob's tree, /{namespace}/{job}
 //
@@ -73,11 +72,10 @@
 //	@-@limits/{key}/{max}-{n}    ephemeral: a host runs an item under a limit, or waits to; see package permit
 //	@-@rates/{key}               when items began under a rate lately, and who is next; see package rate
 //
-// The node above them, /{namespace}.wasmjob, holds what is added to the registry's
-// transaction numbers: 0 unless they have begun again, or gone back. Below it stands also what is of no
-// job: @-@alerts ([Alerts]), if hosts look for alerts.
+// The node above them, /{namespace}.wasmjob, holds the number that is added to the registry's transaction
+// numbers: 0 unless they have started over or gone back. Nodes below it that belong to no job include @-@alerts
+// ([Alerts]), if hosts evaluate alerts.
 //
-// The second tree stands beside the first, not in it, because Java parses its
-// own nodes strictly, takes every child of a namespace for a job, and is notified
-// of every change below a job.
+// The second tree stands beside the first, not in it, because Java parses its own nodes strictly, takes every
+// child of a namespace for a job, and is notified of every change below a job.
 package tree

@@ -5,43 +5,42 @@ import (
 	"slices"
 )
 
-// Ends is how fires of a job have ended over all its items: node sharding/ends of our tree. It is
-// there while other jobs come after this one. The commit that completes an item notes it here, so that the
-// commit of the last item says how the whole fire has ended, once.
+// Ends is how fires of a job have ended over all its items: node sharding/ends of our tree. It exists while
+// other jobs come after this one. The commit that completes an item also writes this node, so that the commit
+// of the last item says how the whole fire has ended, once.
 type Ends struct {
 	// Followers are the jobs that come after this one, ascending.
 	Followers []string `json:"followers,omitempty"`
-	// Since is from when on fires are noted: scheduled instants after it, in Unix milliseconds, and
-	// triggers after the round SinceRound. 0: none yet, for the leader has not told the hosts.
+	// Since is from when fires are noted: scheduled instants after it, in Unix milliseconds, and triggers after
+	// the round SinceRound. 0: none yet, because the leader has not notified the hosts.
 	Since      int64 `json:"since,omitempty"`
 	SinceRound int64 `json:"sinceRound,omitempty"`
-	// Fires are the newest, in the order in which they came to be known.
+	// Fires are the newest, in the order in which they were noted.
 	Fires []End `json:"fires,omitempty"`
 }
 
 // End is one fire of [Ends].
 type End struct {
-	// Instant and Trigger are those of the [Fire]. Root is the trigger with which the chain of jobs
-	// began, if the fire is of a trigger that another job's has caused; else 0.
+	// Instant and Trigger are those of the [Fire]. Root is the trigger at the beginning of the chain of jobs,
+	// if another job's trigger has caused this fire; otherwise 0.
 	Instant int64 `json:"instant"`
 	Trigger int64 `json:"trigger,omitempty"`
 	Root    int64 `json:"root,omitempty"`
-	// Only are the items of a trigger that asked for some.
+	// Only are the selected items of a trigger.
 	Only string `json:"only,omitempty"`
-	// OK, Failed and Idle are the items of which the end is known, while that of others is not: Idle
-	// did not run, because an operator has disabled them.
+	// OK, Failed and Idle are the items whose end is known, until all are known: Idle did not run, because an
+	// operator has disabled them.
 	OK     Ranges `json:"ok,omitempty"`
 	Failed Ranges `json:"failed,omitempty"`
 	Idle   Ranges `json:"idle,omitempty"`
-	// First is when the first item ended, Ended when the fire did over all items, Unix milliseconds;
-	// Ended is 0 until then. Success says that all items were OK but for those that were Idle, and
-	// that one was.
+	// First is when the first item ended, Ended when the fire ended over all items, Unix milliseconds, 0 until
+	// then. Success says that at least one item was OK and the others were OK or Idle.
 	First   int64 `json:"first"`
 	Ended   int64 `json:"ended,omitempty"`
 	Success bool  `json:"success,omitempty"`
 }
 
-// mostEnds is how many fires are kept that have ended, mostOpen how many that have not.
+// mostEnds is how many ended fires are kept, mostOpen how many open ones.
 const (
 	mostEnds = 100
 	mostOpen = 50
@@ -63,7 +62,7 @@ type Settled struct {
 // Fire is the fire that has ended.
 func (e End) Fire() Fire { return Fire{Instant: e.Instant, Trigger: e.Trigger, Only: e.Only} }
 
-// Chain is the number of the trigger with which the chain of jobs began; 0 of a scheduled fire.
+// Chain is the number of the trigger at the beginning of the chain of jobs; 0 for a scheduled fire.
 func (e End) Chain() int64 {
 	if e.Root != 0 {
 		return e.Root
@@ -71,10 +70,10 @@ func (e End) Chain() int64 {
 	return e.Trigger
 }
 
-// Known are the items of which the end is known.
+// Known are the items with a known end.
 func (e End) Known() Ranges { return e.OK.With(e.Failed).With(e.Idle) }
 
-// later reports whether a fire of the same kind as another one comes after it.
+// later reports whether a fire comes after another one of the same kind.
 func (e End) later(o End) bool {
 	switch {
 	case (e.Trigger != 0) != (o.Trigger != 0):
@@ -115,9 +114,9 @@ func (e Ends) Open() (open []End) {
 	return open
 }
 
-// Settle notes ends of items; now is Unix milliseconds. An item that has ended a fire does not begin an earlier one
-// any more: of that it failed, unless its end is known. A fire whose items are all known ends. changed is false if
-// nothing is new.
+// Settle notes ends of items; now is Unix milliseconds. An item that has ended a fire never begins an earlier
+// one: there it counts as failed, unless its end is known. A fire whose items are all known ends. changed is
+// false if nothing is new.
 func (e Ends) Settle(now int64, ends ...Settled) (out Ends, changed bool) {
 	out = e
 	out.Fires = slices.Clone(e.Fires)
@@ -138,7 +137,7 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 	if at < 0 {
 		next := End{Instant: s.Fire.Instant, Trigger: s.Fire.Trigger, Root: s.Root, Only: s.Fire.Only, First: now}
 		if slices.ContainsFunc(e.Fires, func(o End) bool { return o.Ended != 0 && o.later(next) }) {
-			return false // it was over before this item came to it
+			return false // it ended before this item did
 		}
 		begun := len(s.OK)+len(s.Failed)+len(s.Idle) == 0 // the owners of its other items say what becomes of them
 		for _, o := range e.Fires {                       // what is known of a later one begins this one no more
@@ -175,7 +174,7 @@ func (e *Ends) settle(now int64, s Settled) (changed bool) {
 	return changed
 }
 
-// asked are the items that the fire is for, of a job of so many.
+// asked returns the items that the fire is for; total is the job's.
 func (e End) asked(total int) Ranges {
 	all := Ranges{{0, total - 1}}
 	if only, err := ParseRanges(e.Only); err == nil && len(only) > 0 {
@@ -194,8 +193,7 @@ func (e *End) end(now int64, total int) {
 	e.OK, e.Failed, e.Idle = nil, nil, nil
 }
 
-// forget drops the oldest fires beyond the bounds. One that has not ended when so many later ones have not
-// either counts as failed.
+// forget drops the oldest fires beyond the bounds. A dropped open fire counts as failed.
 func (e *Ends) forget(now int64) {
 	for open := e.Open(); len(open) > mostOpen; open = e.Open() {
 		n := slices.IndexFunc(e.Fires, func(o End) bool { return o.Ended == 0 })
@@ -244,17 +242,17 @@ func (e Ends) Data() []byte {
 }
 
 // Chained are the rounds of a job that triggers of other jobs have caused: node after of our tree. It is
-// written with the triggers of each such round, in one commit, whose transaction is the round's number.
+// written in one commit with the triggers of such a round; the commit's transaction is the round's number.
 type Chained struct {
 	Rounds []ChainedRound `json:"rounds,omitempty"`
 }
 
 // ChainedRound is one of them.
 type ChainedRound struct {
-	// Root is the trigger with which the chain of jobs began.
+	// Root is the trigger at the beginning of the chain of jobs.
 	Root int64 `json:"root"`
-	// Round is this job's own round for it; 0 for none: see Skipped. The newest round has the number of the node's
-	// newest transaction, which the node itself cannot hold.
+	// Round is this job's own round for it; 0 for none: see Skipped. The newest round is not stored: its number
+	// is the node's newest transaction.
 	Round int64 `json:"round,omitempty"`
 	// Skipped says why there is no round.
 	Skipped string `json:"skipped,omitempty"`
@@ -287,7 +285,7 @@ func (c Chained) Data() []byte {
 	return b
 }
 
-// Has reports whether a chain that began with the trigger has come to this job.
+// Has reports whether the chain that began with the trigger has reached this job.
 func (c Chained) Has(root int64) bool {
 	return slices.ContainsFunc(c.Rounds, func(r ChainedRound) bool { return r.Root == root })
 }
@@ -299,7 +297,7 @@ func (c Chained) With(r ChainedRound) Chained {
 	return c
 }
 
-// RootOf is the trigger with which the chain of jobs began that has come to a round of this job; 0 if none has.
+// RootOf returns the trigger at the beginning of the chain that caused a round of this job; 0 if there is none.
 func (c Chained) RootOf(round int64) int64 {
 	for _, r := range c.Rounds {
 		if r.Round == round && round != 0 {

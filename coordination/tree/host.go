@@ -8,25 +8,25 @@ import (
 // HostDetail is what a host of ours publishes about itself for a job:
 // node instances/{id} of our tree, ephemeral.
 type HostDetail struct {
-	// State is READY or DRAINING as it is written. RUNNING is what a reader
-	// makes of READY while the host's list of runs is not empty.
+	// State is READY or DRAINING as written. A reader turns READY into RUNNING while the host's list of runs is
+	// not empty.
 	State string `json:"state"`
-	// Digest is the module that the host runs for the job.
+	// Digest is that of the module that the host runs for the job.
 	Digest string `json:"digest,omitempty"`
-	// TimeZone is the zone in which the host reads a schedule without one.
+	// TimeZone is the host's default zone for schedules.
 	TimeZone string `json:"timeZone,omitempty"`
 	// Admin is the address of the host's admin interface.
 	Admin string `json:"admin,omitempty"`
-	// Succeeded and Failed count the items that the host has completed for the
-	// job in this life. They are written now and then.
+	// Succeeded and Failed count the items that the host has completed for the job since it started. They are
+	// updated now and then.
 	Succeeded int64 `json:"succeeded,omitempty"`
 	Failed    int64 `json:"failed,omitempty"`
 	// TriggerArgs is set by hosts that know arguments of triggers; earlier ones do not.
 	TriggerArgs bool `json:"triggerArgs,omitempty"`
 	// TriggerQueue is set by hosts that begin queued triggers; earlier ones do not.
 	TriggerQueue bool `json:"triggerQueue,omitempty"`
-	// RecordedKills is set by hosts that find kills in the items' records; earlier ones take
-	// a record that was set for a run that is not theirs any more.
+	// RecordedKills is set by hosts that find kills in the items' records; for earlier ones, a record that was
+	// set means that the run is no longer theirs.
 	RecordedKills bool `json:"recordedKills,omitempty"`
 }
 
@@ -62,8 +62,7 @@ type ClusterDetail struct {
 	ServerIP string `json:"serverIp"`
 	// API is the URL of the host's API, empty if it has none.
 	API string `json:"api,omitempty"`
-	// Certificate is the SHA-256, in hex, of the certificate that the API shows; empty if it
-	// has no TLS.
+	// Certificate is the SHA-256, in hex, of the API's certificate; empty without TLS.
 	Certificate string    `json:"certificate,omitempty"`
 	Version     string    `json:"version"`
 	Started     time.Time `json:"started"`

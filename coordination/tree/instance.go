@@ -14,23 +14,21 @@ import (
 // ElasticJob 3.x demands exactly one in an instance id.
 const delimiter = "@-@"
 
-// JobInstance is the identity of a host process for one term of its session.
+// JobInstance is the identity of a host process for one session.
 type JobInstance struct {
-	// ID is {ip}@-@{token}. A new term has a new token, so that a mark left
-	// behind by an earlier one never looks alive.
+	// ID is {ip}@-@{token}. A new session has a new token, so that a mark of an earlier one never looks alive.
 	ID string
 	// ServerIP is the IPv4 address by which operators know the server.
 	ServerIP string
 }
 
-// NewJobInstance builds an identity. The token must be unique among all
-// processes and terms, and contain neither "/" nor "@-@".
+// NewJobInstance builds an identity. The token must be unique among all processes and sessions, and contain
+// neither "/" nor "@-@".
 func NewJobInstance(serverIP, token string) JobInstance {
 	return JobInstance{ID: serverIP + delimiter + token, ServerIP: serverIP}
 }
 
-// YAML is the data of the instance node: ElasticJob's two keys and no other,
-// since Java refuses what it does not know.
+// YAML is the data of the instance node: only ElasticJob's two keys, since Java refuses unknown ones.
 func (i JobInstance) YAML() []byte {
 	b, err := yaml.Marshal(struct {
 		ID string `yaml:"jobInstanceId"`
@@ -42,8 +40,8 @@ func (i JobInstance) YAML() []byte {
 	return b
 }
 
-// ServerOf returns the server address in an instance id. One that an external edit made
-// up, without an address, is its own.
+// ServerOf returns the server address in an instance id, or the whole id if it has none because an external
+// edit made it up.
 func ServerOf(id string) string {
 	if ip, _, _ := strings.Cut(id, delimiter); ip != "" {
 		return ip
@@ -73,7 +71,7 @@ type Members []string
 
 // ParseMembers reads node members. The result is ascending and has no duplicates.
 func ParseMembers(data []byte) Members {
-	// What an external edit wrote there and no host can be called is not asked after.
+	// Ignore ids that no host can have: an external edit wrote them.
 	m := Members(slices.DeleteFunc(strings.Fields(string(data)), func(id string) bool { return !FitsANode(id) }))
 	slices.Sort(m)
 	return slices.Compact(m)
@@ -94,8 +92,8 @@ func (m Members) Without(ids ...string) Members {
 	return slices.DeleteFunc(slices.Clone(m), func(id string) bool { return slices.Contains(ids, id) })
 }
 
-// FitsANode reports whether an id that an external edit may have written can be part of the
-// name of a node, and of the list of members.
+// FitsANode reports whether an id, which an external edit may have written, is valid as a node's name and in
+// the list of members.
 func FitsANode(id string) bool {
 	return id != "" && id != "." && id != ".." && len(id) < 256 && registry.CheckPath("/"+id) == nil && !strings.ContainsFunc(id, func(r rune) bool { return r <= ' ' || r == '/' || r == utf8.RuneError })
 }

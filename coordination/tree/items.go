@@ -45,10 +45,9 @@ func (s *Items) UnmarshalText(text []byte) (err error) {
 // Range is the items from From to To, both included.
 type Range struct{ From, To int }
 
-// Ranges is a set of sharding items as ranges, ascending, with a gap before each
-// but the first. A set is a value: nothing changes one. A host's list of runs is
-// made of such sets, because it is written with every commit: what that costs
-// depends on the ranges, not on the items.
+// Ranges is a set of sharding items as ranges, ascending, with a gap between ranges. A set is immutable. A
+// host's list of runs uses Ranges because it is written with every commit, and its cost depends on the ranges,
+// not on the items.
 type Ranges []Range
 
 // RangesOf is the set of the items, which may be in any order.
@@ -160,7 +159,7 @@ func (r Ranges) Since(first int) iter.Seq[int] {
 	}
 }
 
-// slice is the part of the set from the n-th item to before the m-th, counted from 0.
+// slice returns the n-th item up to, not including, the m-th, counted from 0.
 func (r Ranges) slice(n, m int) Ranges {
 	var part Ranges
 	for _, have := range r {
@@ -173,7 +172,7 @@ func (r Ranges) slice(n, m int) Ranges {
 	return part
 }
 
-// And is the set of the items that are also in another one.
+// And returns the items that are in both sets.
 func (r Ranges) And(o Ranges) Ranges { return r.Without(r.Without(o)) }
 
 // Items are the items of the set.

@@ -8,15 +8,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// Kill says that an operator wants a run to end. It is part of the [Record] of the
-// run, so that whoever closes the run, or takes it over, meets it.
+// Kill says that an operator wants a run to end. It is part of the run's [Record], so that a host that closes
+// the run or takes it over finds it.
 type Kill struct {
 	// By says who asked, in words; it may be empty.
 	By string `json:"by,omitempty"`
-	// At is when, by the clock of the one who asked, Unix milliseconds.
+	// At is the time of the request by the requester's clock, Unix milliseconds.
 	At int64 `json:"at"`
-	// Grace is how long the guest may go on after it has been asked to end,
-	// milliseconds.
+	// Grace is how long the guest may continue after it has been asked to end, milliseconds.
 	Grace int64 `json:"graceMs"`
 }
 
@@ -43,7 +42,6 @@ func (k Kill) Reason() reason.Reason {
 	return reason.New(reason.KilledBy, k.By, at)
 }
 
-// KillQuery is the node that an operator sets with each kill of a job's runs. A host
-// that sees it change reads the records of what it runs. It is only a hint: what counts
-// is in the records.
+// KillQuery is the node that is set with each kill of a job's runs. A host that sees it change reads the
+// records of what it runs. It is only a hint: the records decide.
 func KillQuery(l Layout) registry.Query { return registry.Data(l.Kills()) }

@@ -34,7 +34,7 @@ func JobsPath(namespace string) string { return "/" + strings.Trim(namespace, "/
 // Root is the job's node; its data is ElasticJob's job class.
 func (l Layout) Root() string { return l.root }
 
-// Sibling is the root of what ElasticJob does not know.
+// Sibling is the root of our own tree.
 func (l Layout) Sibling() string { return l.sibling }
 
 // The nodes of ElasticJob's tree.
@@ -60,16 +60,16 @@ func (l Layout) Election() string { return l.root + "/leader/election" }
 // Leader names the leader; ephemeral. Its version is 1 if one of ours made it, 0 for Java.
 func (l Layout) Leader() string { return l.root + "/leader/election/instance" }
 
-// ElectionLatch is the queue of those who want to elect (Curator's recipe).
+// ElectionLatch is the queue of hosts that want to elect (Curator's recipe).
 func (l Layout) ElectionLatch() string { return l.root + "/leader/election/latch" }
 
-// FailoverLatch is the queue of those who want to take over beside Java hosts.
+// FailoverLatch is the queue of hosts that want to take over beside Java hosts.
 func (l Layout) FailoverLatch() string { return l.root + "/leader/failover/latch" }
 
 // ShardingFlags is the parent of Necessary and Processing.
 func (l Layout) ShardingFlags() string { return l.root + "/leader/sharding" }
 
-// Necessary is the flag that the items must be resharded.
+// Necessary is the flag that asks for a division.
 func (l Layout) Necessary() string { return l.root + "/leader/sharding/necessary" }
 
 // Processing is there while a division of several commits is made; ephemeral.
@@ -122,29 +122,28 @@ func (l Layout) Completed() string { return l.root + "/guarantee/completed" }
 // SystemTime is written to learn the registry's clock.
 func (l Layout) SystemTime() string { return l.root + "/systemTime/current" }
 
-// The nodes of ours, all below Sibling but one.
+// The nodes of ours, all below Sibling except one.
 
-// Enabled is set with each change that lets some server run the job when none did before:
-// what came due until then is not owed. Its data is that time if it is another than that of
-// the write; see [EnabledAt].
+// Enabled is set by each change that enables a server when none was: instants that came due until then are not
+// caught up. Its data is that time if it differs from the time of the write; see [EnabledAt].
 func (l Layout) Enabled() string { return l.sibling + "/enabled" }
 
-// NamespaceNode is the node of the namespace: its data is what is added to transactions.
+// NamespaceNode is the node of the namespace: its data is the number added to transactions.
 func (l Layout) NamespaceNode() string { return l.sibling[:strings.LastIndexByte(l.sibling, '/')] }
 
-// Term has the term of leadership among our hosts as its version.
+// Term is the node whose version is the term of leadership among our hosts.
 func (l Layout) Term() string { return l.sibling + "/leader" }
 
-// Members lists the ids of our hosts that have joined and not left in good order.
-// One that is listed here and not in Instances has crashed.
+// Members lists the ids of our hosts that have joined and not left in good order. A host that is in Members but
+// not in Instances has crashed.
 func (l Layout) Members() string { return l.sibling + "/members" }
 
-// Epoch has a version that is raised whenever hosts of ours find, or undo, a division
-// by a Java leader. Its data names the division in force if that is Java's: the
-// transaction that made sharding/0/instance; else it is empty.
+// Epoch has a version that is raised when hosts of ours find, or undo, a division by a Java leader. If the
+// division in force is Java's, its data is the transaction that created sharding/0/instance; otherwise it is
+// empty.
 func (l Layout) Epoch() string { return l.sibling + "/epoch" }
 
-// Assignment holds what the last resharding was made from; see [Division].
+// Assignment holds the input of the last resharding; see [Division].
 func (l Layout) Assignment() string { return l.sibling + "/assignment" }
 
 // AssignmentOf holds the items of one host, as ranges.
@@ -186,17 +185,17 @@ func (l Layout) LastBackfill() string { return l.sibling + "/backfill" }
 // QueueName is the name of the node Queue, beside those of the items' records.
 const QueueName = "queue"
 
-// Queue holds the triggers that wait behind the one of node trigger; see [Queue]. Like Ends it stands where the leader
-// finds it in each division.
+// Queue holds the triggers that wait behind the one of node trigger; see [Queue]. Like Ends it is where the
+// leader finds it in each division.
 func (l Layout) Queue() string { return l.sibling + "/sharding/" + QueueName }
 
-// Chained holds which triggers of other jobs have triggered this one, which comes after them; see [Chained].
+// Chained holds which triggers of earlier jobs have triggered this one; see [Chained].
 func (l Layout) Chained() string { return l.sibling + "/after" }
 
 // Offsets is the parent of all Offset nodes.
 func (l Layout) Offsets() string { return l.sibling + "/offset" }
 
-// Offset holds how far the item's guest has come.
+// Offset holds the progress of the item's guest.
 func (l Layout) Offset(i int) string { return l.sibling + "/offset/" + itoa(i) }
 
 // Definition is the definition file as it was last applied.
@@ -205,7 +204,7 @@ func (l Layout) Definition() string { return l.sibling + "/definition" }
 // Superseded holds digests of the definitions that were applied before that one; see [Superseded].
 func (l Layout) Superseded() string { return l.sibling + "/superseded" }
 
-// Wanted holds what people want of the job; see [Wanted]. It outlives the job.
+// Wanted holds what operators want of the job; see [Wanted]. It outlives the job.
 func (l Layout) Wanted() string { return l.sibling + "/wanted" }
 
 // UnusedServers holds since when which servers have had no instance.
@@ -221,7 +220,7 @@ func (l Layout) Listeners() string { return l.sibling + "/listeners" }
 // Listener is there while a host runs a listener that has run for long; ephemeral, a [Listening].
 func (l Layout) Listener(name string) string { return l.Listeners() + "/" + name }
 
-// Recorded names the newest changes of a job that are on record; see coordination/admin/changelog.
+// Recorded names the newest changes of a job that have a record; see coordination/admin/changelog.
 func Recorded(l Layout) string { return l.sibling + "/recorded" }
 
 func itoa(i int) string { return strconv.Itoa(i) }
@@ -232,17 +231,17 @@ func ItemNumber(name string) (int, bool) {
 	return n, err == nil && n >= 0 && strconv.Itoa(n) == name
 }
 
-// ErrRemoved says that the job is not in the registry any more. It is not brought back
-// by a host that is running; see docs/standing-orders.md.
+// ErrRemoved says that the job was removed from the registry. A running host does not bring it back; see
+// docs/standing-orders.md.
 var ErrRemoved = errors.New("the job was removed from the registry")
 
-// ClusterHosts is the node whose children are the hosts of a namespace, whatever jobs
-// they have; it holds the key by which they know each other. No job can have its name.
+// ClusterHosts is the node whose children are the hosts of a namespace, regardless of their jobs; it holds the
+// key by which they authenticate each other. No job can have its name.
 func ClusterHosts(namespace string) string { return JobsPath(namespace) + ".wasmjob/" + clusterHosts }
 
 const clusterHosts = "@-@hosts"
 
-// JobsOf are those of the nodes below a root that are jobs.
+// JobsOf returns those of the nodes below a root that are jobs.
 func JobsOf(names []string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return strings.Contains(name, delimiter) })
 }
@@ -250,22 +249,21 @@ func JobsOf(names []string) []string {
 // ClusterHost is there while a host has a session; ephemeral, a [ClusterDetail].
 func ClusterHost(namespace, id string) string { return ClusterHosts(namespace) + "/" + id }
 
-// ClusterSignedOut holds the browsers' sessions that were signed out, and have not
-// expired yet; JSON.
+// ClusterSignedOut holds browser sessions that were signed out and have not expired yet; JSON.
 func ClusterSignedOut(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@signedout" }
 
 // ClusterChanges is the parent of the records of changes that were made without a host's API,
 // until a host has them in its history.
 func ClusterChanges(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@changes" }
 
-// NumberPath is a node that hosts make, set and delete in one commit when they begin a session,
-// to learn which transaction number the registry gives out. It exists within one commit only.
+// NumberPath is a node that hosts create, set and delete in one commit when they begin a session, to learn the
+// registry's next transaction number. It exists only within that commit.
 func NumberPath(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@number" }
 
 // Limits is the parent of all Limit nodes: a limit is of the namespace, not of a job.
 func Limits(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@limits" }
 
-// Limit is the parent of the tickets of those who run under a key, or wait to; see package permit.
+// Limit is the parent of the tickets of a key; see package permit.
 func Limit(namespace, key string) string { return Limits(namespace) + "/" + limitName(key) }
 
 // Rates is the parent of all Rate nodes: a rate is of the namespace, too.
@@ -274,10 +272,10 @@ func Rates(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@
 // Rate is the node of a key under which items begin at a rate; see package rate.
 func Rate(namespace, key string) string { return Rates(namespace) + "/" + limitName(key) }
 
-// longestLimitName bounds the name of a limit's node, in bytes. Of a longer one the end is its hash.
+// longestLimitName bounds the name of a limit's node, in bytes. A longer name ends in a hash.
 const longestLimitName = 200
 
-// limitName is a key as the name of a node: what cannot stand in one, or needs care, is escaped.
+// limitName returns a key as the name of a node, with invalid and special characters escaped.
 func limitName(key string) string {
 	var b strings.Builder
 	for i := range len(key) {
@@ -297,5 +295,5 @@ func limitName(key string) string {
 	return name[:longestLimitName-33] + "~" + hex.EncodeToString(sum[:16])
 }
 
-// ClusterRecorder is there while a host takes these records into its history; ephemeral.
+// ClusterRecorder exists while a host takes these records into its history; ephemeral.
 func ClusterRecorder(namespace string) string { return JobsPath(namespace) + ".wasmjob/@-@recorder" }

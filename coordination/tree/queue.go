@@ -13,16 +13,16 @@ type Queue struct {
 
 // QueuedTrigger is one of them.
 type QueuedTrigger struct {
-	// Number is the transaction that queued it. The newest one is written without it.
+	// Number is the transaction that queued it. The newest trigger is stored without it.
 	Number int64       `json:"number,omitempty"`
 	Args   TriggerArgs `json:"args,omitzero"`
 }
 
-// maxQueue bounds the node, in bytes: 60 triggers of the longest parameter.
+// maxQueue bounds the node, in bytes: 60 triggers with the longest parameter.
 const maxQueue = 256 << 10
 
-// ParseQueue reads node sharding/queue, which was written last by the transaction zxid; what cannot be read is the
-// zero Queue.
+// ParseQueue reads node sharding/queue, last written by the transaction zxid; an unreadable node is the zero
+// Queue.
 func ParseQueue(data []byte, zxid int64) Queue {
 	var q Queue
 	if json.Unmarshal(data, &q) != nil {
@@ -51,7 +51,7 @@ func (q Queue) With(args TriggerArgs) Queue {
 	return Queue{append(slices.Clone(q.Triggers), QueuedTrigger{Args: args})}
 }
 
-// Full reports whether a queue of at most so many triggers has no room for one more, with these arguments.
+// Full reports whether a queue of at most most triggers has no room for one more with these arguments.
 func (q Queue) Full(most int, args TriggerArgs) bool {
 	return len(q.Triggers) >= most || len(q.With(args).Data()) > maxQueue
 }
@@ -59,7 +59,7 @@ func (q Queue) Full(most int, args TriggerArgs) bool {
 // Rest is the queue without its first n triggers.
 func (q Queue) Rest(n int) Queue { return Queue{q.Triggers[min(n, len(q.Triggers)):]} }
 
-// Round are the arguments of the round that the trigger becomes.
+// Round returns the arguments of the trigger's round.
 func (t QueuedTrigger) Round() TriggerArgs {
 	t.Args.Queued = t.Number
 	return t.Args

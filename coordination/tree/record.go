@@ -12,24 +12,22 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Fire identifies one firing of a job: by its scheduled instant, or by the
-// number of a trigger round.
+// Fire identifies one firing of a job: by its scheduled instant, or by the number of a trigger round.
 type Fire struct {
-	// Instant is the scheduled time in Unix milliseconds; for a trigger, the
-	// registry's number of the round is in Trigger and Instant is the time at
-	// which this host saw it, or the instant that the trigger gave.
+	// Instant is the scheduled time in Unix milliseconds. For a trigger it is the time at which this host saw
+	// it, or the instant in the trigger's arguments.
 	Instant int64 `json:"instant"`
 	// Trigger is the number of the round (see coordination.Member.TriggerRound), 0
 	// for a scheduled fire. It is the same on all hosts of the round.
 	Trigger int64 `json:"trigger,omitempty"`
 	// Source is one of abi.Source's values.
 	Source string `json:"source"`
-	// Only are the items of a trigger that asked for some, as Ranges; empty: all.
+	// Only are the selected items of a trigger, as Ranges; empty: all.
 	Only string `json:"only,omitempty"`
-	// Param is the job's parameter in this fire, if WithParam is set: the trigger gave it.
+	// Param is the job's parameter in this fire, if the trigger set one (WithParam).
 	WithParam bool   `json:"withParam,omitempty"`
 	Param     string `json:"param,omitempty"`
-	// Given is set if the trigger gave Instant, Backfill if a backfill has made it: see [Backfill].
+	// Given is set if the trigger set Instant, Backfill if a backfill made it: see [Backfill].
 	Given    bool `json:"given,omitempty"`
 	Backfill bool `json:"backfill,omitempty"`
 	// Queued is the number under which the trigger of the round was queued; 0 if it was not.
@@ -39,10 +37,11 @@ type Fire struct {
 // Time returns the instant.
 func (f Fire) Time() time.Time { return time.UnixMilli(f.Instant) }
 
-// HasArgs reports that a trigger asked for some items, gave a parameter or an instant, or was queued: no other fire stands for it.
+// HasArgs reports whether the fire's trigger selected items, set a parameter or an instant, or was queued: then
+// no other fire can stand for it.
 func (f Fire) HasArgs() bool { return f.Only != "" || f.WithParam || f.Given || f.Queued != 0 }
 
-// Total is how many items of a job of so many the fire is for.
+// Total returns how many items the fire is for, in a job of items.
 func (f Fire) Total(items int) int {
 	if only, err := ParseRanges(f.Only); err == nil && len(only) > 0 {
 		return min(only.Len(), items)
@@ -58,7 +57,7 @@ func (f Fire) ID() string {
 	return f.Time().UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// Same reports whether both are one firing, whatever made it run.
+// Same reports whether both are one firing, whatever their source.
 func (f Fire) Same(g Fire) bool {
 	if f.Trigger != 0 || g.Trigger != 0 {
 		return f.Trigger == g.Trigger
@@ -71,82 +70,77 @@ func RunID(job string, f Fire, item int) string {
 	return job + "/" + f.ID() + "/" + strconv.Itoa(item)
 }
 
-// Record is what is remembered of a sharding item: node sharding/{i} of our
-// tree. Every begin and completion sets it, so that its version guards what
-// the owner of a run writes, and the transaction number of the begin is the
+// Record is the stored state of a sharding item: node sharding/{i} of our tree. Every begin and completion sets
+// it, so that its version guards the writes of the run's owner, and the transaction number of the begin is the
 // run's fence token.
 type Record struct {
 	// Owner is the instance that last began the item.
 	Owner string `json:"owner,omitempty"`
-	// Instant is the newest scheduled instant that was begun, or that came while the
-	// item or the servers were disabled, or the time at which the item came to be, in
-	// Unix milliseconds. No instant up to it is ever begun again, except by failover.
+	// Instant is the newest scheduled instant that was begun, or that came due while the item or the servers
+	// were disabled, or the time at which the item was created, in Unix milliseconds. No instant up to it ever
+	// begins again, except by failover.
 	Instant int64 `json:"instant"`
 	// Trigger is the newest trigger round that was begun.
 	Trigger int64 `json:"trigger,omitempty"`
-	// After is the transaction that wrote the record before this one did, if that
-	// is known; the fence of the run, once that has ended or was killed. Package fence compares the two.
+	// After is the transaction that wrote the previous record, if known; once the run has ended or was killed,
+	// the run's fence. Package fence compares the two.
 	After int64 `json:"after,omitempty"`
 	// Begun and Ended are the times of the newest run, Unix milliseconds.
 	// Ended is 0 while the run is open.
 	Begun  int64  `json:"begun,omitempty"`
 	Ended  int64  `json:"ended,omitempty"`
 	Source string `json:"source,omitempty"`
-	// Outcome of the newest run: one of abi.Outcome's values, LOST when its
-	// host died and failover was off, HELD when the item is held back since,
-	// empty while it is open.
+	// Outcome of the newest run: one of abi.Outcome's values, LOST when its host died and failover was off,
+	// HELD when the item is held back because of it, empty while it is open.
 	Outcome string `json:"outcome,omitempty"`
-	// Reason says why, where the outcome alone does not: who killed it, or the
-	// first line of what a run that failed said.
+	// Reason explains the outcome if necessary: who killed the run, or the first line of a failed run's
+	// message.
 	Reason string `json:"reason,omitempty"`
-	// Failures counts the runs up to the newest that ended one after the other and
-	// were not OK; what an operator ended, and what was lost, does not count.
+	// Failures counts the newest runs in a row that were not OK; runs that an operator ended or that were lost
+	// do not count.
 	Failures int `json:"failures,omitempty"`
-	// Failing is when the first of those runs ended, Unix milliseconds; 0: there is none, or a host of
-	// an earlier version has written the record since.
+	// Failing is when the first of those runs ended, Unix milliseconds; 0: there is none, or a host of an
+	// earlier version has written the record since.
 	Failing int64 `json:"failing,omitempty"`
-	// Succeeded is when a run was OK last, Unix milliseconds, unless that is the
-	// newest: then Ended says it. 0: none that is known.
+	// Succeeded is when the last OK run ended, Unix milliseconds, unless it is the newest: then Ended has it.
+	// 0: unknown.
 	Succeeded int64 `json:"succeeded,omitempty"`
-	// Deaths counts the hosts that have died one after the other in runs of the
-	// item; the next completion sets it to 0. Died are the ids of the newest of
-	// them, at most maxDied, oldest first, separated by blanks.
+	// Deaths counts the hosts that have died in a row in runs of the item; the next completion resets it to 0.
+	// Died are the ids of the newest of them, at most maxDied, oldest first, separated by blanks.
 	Deaths int    `json:"deaths,omitempty"`
 	Died   string `json:"died,omitempty"`
-	// Held is since when no instant and no trigger of the item is begun, Unix
-	// milliseconds, because Deaths reached the job's limit; 0: it is not held.
+	// Held is since when the item does not begin, Unix milliseconds, because Deaths reached the job's limit; 0:
+	// it is not held.
 	Held int64 `json:"held,omitempty"`
-	// Back is a scheduled instant that was begun and handed back, before anything
-	// of it ran or because the item moves, Unix milliseconds: its next owner runs
-	// it, or a newer one. It counts while it is after Instant; the next begin sets
-	// it to 0. BackTrigger is the same for a trigger round.
+	// Back is a scheduled instant that was begun and handed back, because it had not run or because the item
+	// moves, Unix milliseconds: its next owner runs it, or a newer one. It counts while it is after Instant;
+	// the next begin resets it to 0. BackTrigger is the same for a trigger round.
 	Back        int64 `json:"back,omitempty"`
 	BackTrigger int64 `json:"backTrigger,omitempty"`
-	// BackArgs stands in place of BackTrigger if the trigger gave the parameter BackParam, or the
-	// instant BackAt, in Unix milliseconds: hosts of earlier versions, which would run it without, see none.
-	// BackBare is set if it gave no parameter, BackFill if it is of a backfill.
+	// BackArgs is used instead of BackTrigger if the trigger set the parameter BackParam, or the instant
+	// BackAt, in Unix milliseconds: hosts of earlier versions, which would run it without, see none. BackBare
+	// is set if it set no parameter, BackFill if it belongs to a backfill.
 	BackArgs  int64  `json:"backArgs,omitempty"`
 	BackParam string `json:"backParam,omitempty"`
 	BackAt    int64  `json:"backAt,omitempty"`
 	BackBare  bool   `json:"backBare,omitempty"`
 	BackFill  bool   `json:"backFill,omitempty"`
-	// Again is before when the item does not begin, Unix milliseconds, because the guest of the newest run asked to
-	// run again then: its fire is Back, BackTrigger or BackArgs. The next begin sets it to 0. Hosts of
-	// earlier versions do not wait for it.
+	// Again is the earliest time of the next begin, Unix milliseconds, because the guest of the newest run
+	// asked to run again then: its fire is Back, BackTrigger or BackArgs. The next begin resets it to 0. Hosts
+	// of earlier versions do not wait for it.
 	Again int64 `json:"again,omitempty"`
-	// Owed are scheduled instants after Instant that the item is still to run, each for itself:
-	// Unix milliseconds, ascending, separated by blanks. It is set only for a job whose instants
-	// wait in a queue. OwedTo is up to when they are all that is owed: what came due up to there
-	// and is not among them has its run, or its reason. 0: up to Instant.
+	// Owed are scheduled instants after Instant that the item must still run one by one: Unix milliseconds,
+	// ascending, separated by blanks. It is set only for a job whose instants wait in a queue. Up to OwedTo the
+	// list is complete: an instant that is not in it has its run, or its reason. 0 means up to Instant.
 	Owed   string `json:"owed,omitempty"`
 	OwedTo int64  `json:"owedTo,omitempty"`
-	// Runs counts the scheduled instants that were begun, those handed back left out, since the job has a
-	// limit of them; 0 without one.
+	// Runs counts the scheduled instants that began and were not handed back, since the job has a limit of
+	// them; 0 without a limit.
 	Runs int `json:"runs,omitempty"`
-	// Kill is an operator's wish to end the run, while that is open; zero: there is none.
+	// Kill is an operator's request to end the open run; zero: none.
 	Kill Kill `json:"kill,omitzero"`
-	// Former is the run before the newest, if another instance began that: so
-	// that it learns what became of it if it did not hear of its completion.
+	// Former is the run before the newest, if another instance began the newest: the former owner finds its
+	// outcome here if it missed the answer to its completion.
 	Former Former `json:"former,omitzero"`
 }
 
@@ -164,8 +158,8 @@ const maxDied = 3
 // Open reports whether a run was begun and is not completed.
 func (r Record) Open() bool { return r.Begun != 0 && r.Ended == 0 }
 
-// Accepts says whether the fire may begin after what is recorded, and if not
-// why. Failover repeats an open run and is not asked.
+// Accepts returns nil if the fire may begin after this record, or why not. Failover, which repeats an open run,
+// does not call it.
 func (r Record) Accepts(f Fire) error {
 	if f.Trigger != 0 {
 		if f.Trigger <= r.Trigger {
@@ -180,8 +174,8 @@ func (r Record) Accepts(f Fire) error {
 	return nil
 }
 
-// Begin is the record of a run that owner begins for a fire; now is Unix milliseconds.
-// The run before it becomes Former if another instance began that.
+// Begin returns the record of a run that owner begins for a fire; now is Unix milliseconds. The previous run
+// becomes Former if another instance began it.
 func (r Record) Begin(owner string, f Fire, now int64) Record {
 	n := Record{Owner: owner, Instant: r.Instant, Trigger: r.Trigger, After: r.After, Begun: now, Source: f.Source, Deaths: r.Deaths, Died: r.Died,
 		Failures: r.Failures, Failing: r.Failing, Succeeded: r.LastOK(), Runs: r.Runs}
@@ -196,8 +190,8 @@ func (r Record) Begin(owner string, f Fire, now int64) Record {
 	return n.Owes(r.OwedInstants(), r.OwedTo)
 }
 
-// Owes is the record with the scheduled instants that the item is still to run, ascending, in Unix
-// milliseconds; to is up to when they are all. What is not after Instant is left out.
+// Owes returns the record with the scheduled instants that the item must still run, ascending, in Unix
+// milliseconds; up to to the list is complete. Instants not after Instant are omitted.
 func (r Record) Owes(instants []int64, to int64) Record {
 	r.Owed, r.OwedTo = "", 0
 	var text []byte
@@ -217,7 +211,7 @@ func (r Record) Owes(instants []int64, to int64) Record {
 	return r
 }
 
-// OwedInstants are the instants of Owed, ascending. What cannot be read is left out.
+// OwedInstants returns the instants of Owed, ascending, without unreadable ones.
 func (r Record) OwedInstants() (instants []int64) {
 	for text := range strings.FieldsSeq(r.Owed) {
 		at, err := strconv.ParseInt(text, 10, 64)
@@ -228,23 +222,23 @@ func (r Record) OwedInstants() (instants []int64) {
 	return instants
 }
 
-// Follow notes the transaction that wrote what the record was.
+// Follow notes the transaction that wrote the previous record.
 func (r Record) Follow(zxid int64) Record {
 	r.After = max(r.After, zxid)
 	return r
 }
 
-// Killed is the record of an open run that an operator kills. zxid is the transaction that
-// wrote what the record was.
+// Killed returns the record of an open run that an operator kills. zxid is the transaction that wrote the
+// previous record.
 func (r Record) Killed(k Kill, zxid int64) Record {
-	if !r.Kill.Asked() { // else After is the fence already
+	if !r.Kill.Asked() { // otherwise After is the fence already
 		r = r.Follow(zxid)
 	}
 	r.Kill = k
 	return r
 }
 
-// Token is the fence of an open run; zxid is the transaction that wrote the record.
+// Token returns the fence of an open run; zxid is the transaction that wrote the record.
 func (r Record) Token(zxid int64) int64 {
 	if r.Kill.Asked() {
 		return r.After
@@ -252,14 +246,13 @@ func (r Record) Token(zxid int64) int64 {
 	return zxid
 }
 
-// EndKilled closes a run that an operator has killed and that its host does not end; how says
-// why it does not, behind the kill's reason. now is Unix milliseconds.
+// EndKilled closes a run that an operator has killed and whose host does not end it; how, added to the kill's
+// reason, says why not. now is Unix milliseconds.
 func (r Record) EndKilled(how reason.Code, now int64) Record {
 	return r.End(OutcomeCancelled, reason.New(how, r.Kill.Reason()).String(), max(now, r.Begun+1))
 }
 
-// Fire is the fire that the newest run was of. A takeover leaves open whether it was of a
-// trigger.
+// Fire returns the newest run's fire. After a takeover it is unknown whether it was a trigger.
 func (r Record) Fire() Fire {
 	id := Fire{Instant: r.Instant, Source: r.Source}
 	if r.Source == sourceTrigger || r.Source == SourceBackfill {
@@ -268,7 +261,7 @@ func (r Record) Fire() Fire {
 	return id
 }
 
-// IsOf reports whether the fire is the newest that was begun of its kind.
+// IsOf reports whether the fire is the newest of its kind that was begun.
 func (r Record) IsOf(f Fire) bool {
 	if f.Trigger != 0 {
 		return f.Trigger == r.Trigger
@@ -276,8 +269,8 @@ func (r Record) IsOf(f Fire) bool {
 	return f.Instant == r.Instant
 }
 
-// HandBack closes a run so that the fire may begin once more: nothing of it ran, or
-// it goes on with the item's next owner.
+// HandBack closes a run so that the fire may begin once more: it did not run, or continues with the item's next
+// owner.
 func (r Record) HandBack(f Fire) Record {
 	r.Ended, r.Outcome, r.Kill = r.Begun, OutcomeCancelled, Kill{}
 	if f.WithParam || f.Given {
@@ -294,7 +287,8 @@ func (r Record) HandBack(f Fire) Record {
 	return r
 }
 
-// Postpone closes a run whose guest asks to run again at a time, in Unix milliseconds: the fire may begin once more then.
+// Postpone closes a run whose guest asks to run again at a time, in Unix milliseconds: the fire may begin again
+// then.
 func (r Record) Postpone(f Fire, at int64, reason string) Record {
 	r = r.HandBack(f)
 	r.Again, r.Reason = at, reason
@@ -325,11 +319,11 @@ func (r Record) NotBefore(now int64) int64 {
 	return r.Again
 }
 
-// furthestAgain is abi.MaxRetryAt, and how far two clocks may be apart.
+// furthestAgain is abi.MaxRetryAt plus the largest difference of two clocks.
 const furthestAgain = 30*24*time.Hour + time.Hour
 
-// HandedBackTrigger is a trigger round that was begun and handed back, with the parameter
-// and the instant that it gave; 0 if there is none.
+// HandedBackTrigger returns a trigger round that was begun and handed back, with its parameter and instant; 0
+// if there is none.
 func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
 	if r.Open() {
 		return 0, args
@@ -347,8 +341,7 @@ func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
 	return 0, args
 }
 
-// HandedBack is a scheduled instant that was begun in time and handed back, and that
-// is due; 0 if there is none.
+// HandedBack returns a scheduled instant that was handed back and is due; 0 if there is none.
 func (r Record) HandedBack() int64 {
 	if r.Open() || r.Back <= r.Instant {
 		return 0
@@ -373,7 +366,7 @@ func (r Record) End(outcome, reason string, now int64) Record {
 	return r
 }
 
-// LastOK is when a run of the item was OK last, Unix milliseconds; 0: none that is known.
+// LastOK is when the last OK run ended, Unix milliseconds; 0: unknown.
 func (r Record) LastOK() int64 {
 	if r.Outcome == outcomeOK {
 		return r.Ended
@@ -381,7 +374,7 @@ func (r Record) LastOK() int64 {
 	return r.Succeeded
 }
 
-// NoteDeath notes that the host of the newest run has died with it.
+// NoteDeath counts the death of the newest run's host.
 func (r Record) NoteDeath(host string) Record {
 	names := append(strings.Fields(r.Died), host)
 	r.Deaths, r.Died = r.Deaths+1, strings.Join(names[max(0, len(names)-maxDied):], " ")
@@ -407,7 +400,7 @@ func (r Record) Release(instant int64) Record {
 	return r
 }
 
-// HeldBack says why the item is not begun.
+// HeldBack returns why the item does not begin.
 func (r Record) HeldBack(job string, item int) reason.Reason {
 	hosts := reason.New(reason.AHost)
 	if r.Deaths > 1 {
@@ -498,8 +491,8 @@ func appendText(b []byte, s string) []byte {
 	return append(b, '"')
 }
 
-// ParseRecord reads a record leniently: what cannot be read is as if the item
-// had never run, and so is a run of no host.
+// ParseRecord reads a record leniently: an unreadable one, or a run without a host, counts as an item that
+// never ran.
 func ParseRecord(data []byte) Record {
 	var r Record
 	if json.Unmarshal(data, &r) != nil {

@@ -12,33 +12,28 @@ import (
 type Run struct {
 	Fire
 	Items Ranges `json:"items"`
-	// Marked is set for runs whose running marks outlive their host: Java hosts
-	// know of them.
+	// Marked is set for runs whose running marks outlive their host, so that Java hosts know them.
 	Marked bool `json:"marked,omitempty"`
 }
 
-// Runs is what one host has begun and not completed: node runs/{id}. While
-// the host lives, resharding goes around these items; when it is gone, they
-// are what is owed.
+// Runs is what one host has begun and not completed: node runs/{id}. While the host lives, resharding leaves
+// these items alone; when it is gone, they must be taken over.
 type Runs struct {
 	Runs []Run `json:"runs,omitempty"`
-	// Java is the id of a Java host that died, if a host of ours has written
-	// down here what that left running. The node has another name then: Java
-	// ids come back.
+	// Java is the id of a dead Java host whose runs a host of ours has written down here. Such a node has
+	// another name, because Java ids are reused.
 	Java string `json:"java,omitempty"`
-	// Shared is all that was left when the first host took something over, and
-	// Takers are those among which it was divided then: each has a block of it
-	// (BlockOf). Of a host that lives both are empty. Hosts of earlier versions divided in
-	// turn, by fields of other names.
+	// Shared is all that was left when the first host took something over, and Takers are the hosts among which
+	// it was divided: each has a block of it (BlockOf). For a living host both are empty. Hosts of earlier
+	// versions divided item by item, in other fields.
 	Shared Ranges   `json:"shared,omitempty"`
 	Takers []string `json:"blocks,omitempty"`
-	// Left is set when the host has stopped its guests and left the job: it did
-	// not die of what it ran.
+	// Left is set when the host has stopped its guests and left the job: then its runs did not cause its death.
 	Left bool `json:"left,omitempty"`
 }
 
-// ParseRuns reads node runs/{id}; an empty node holds no runs. What cannot be read is
-// an error: then it is not known what the host runs.
+// ParseRuns reads node runs/{id}; an empty node has no runs. An unreadable node is an error: then it is unknown
+// what the host runs.
 func ParseRuns(data []byte) (Runs, error) {
 	var r Runs
 	if len(data) == 0 {
@@ -51,8 +46,8 @@ func ParseRuns(data []byte) (Runs, error) {
 	return r, err
 }
 
-// Data is what the node holds, JSON; nil without runs. That the host has left is kept until
-// the node goes: another host may look between the last takeover and the burial.
+// Data is the node's data, JSON; nil without runs. Left is kept until the node is deleted: another host may
+// read it between the last takeover and the deletion.
 func (r Runs) Data() []byte {
 	if len(r.Runs) == 0 && !r.Left {
 		return nil
@@ -101,9 +96,8 @@ func (r Runs) FireOf(item int) Fire {
 	return Fire{}
 }
 
-// ListGrowth bounds by how many bytes a list of runs grows when the item is added to
-// it or removed from it, after the item before: a range is extended or cut, or
-// there is a new one.
+// ListGrowth returns an upper bound, in bytes, for how much a list of runs grows when the item is added or
+// removed, after the item before: a range is extended or cut, or added.
 func ListGrowth(item, before int) int {
 	if item == before+1 {
 		return 0
@@ -111,8 +105,8 @@ func ListGrowth(item, before int) int {
 	return 2 * len(",1000000")
 }
 
-// BlockOf is the part of Shared that is for a host: none if it is no taker. All blocks are
-// of the same size, but for one item.
+// BlockOf returns the part of Shared for a host: none if it is no taker. The sizes of blocks differ by at most
+// one item.
 func (r Runs) BlockOf(host string) Ranges {
 	k := slices.Index(r.Takers, host)
 	if k < 0 {
@@ -122,7 +116,7 @@ func (r Runs) BlockOf(host string) Ranges {
 	return r.Shared.slice((n*k+takers-1)/takers, (n*(k+1)+takers-1)/takers)
 }
 
-// With is the list with items begun for a fire. They leave the run that they were in.
+// With returns the list with items begun for a fire; they are removed from the run that had them.
 func (r Runs) With(f Fire, marked bool, items Items) Runs {
 	if len(items) == 0 {
 		return r

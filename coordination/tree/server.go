@@ -2,8 +2,8 @@ package tree
 
 import "strings"
 
-// IsEnabled understands the data of a server node: anything but DISABLED is
-// enabled, since 2.x wrote nothing for that.
+// IsEnabled reads the data of a server node: everything but DISABLED is enabled, since 2.x wrote no data for
+// that.
 func IsEnabled(data []byte) bool {
 	return !strings.EqualFold(strings.TrimSpace(string(data)), Disabled)
 }

@@ -7,9 +7,8 @@ import (
 	"slices"
 )
 
-// Superseded are digests of definitions that were applied to the job and then
-// replaced by newer ones, oldest first, at most maxSuperseded: node superseded.
-// A host that comes back with one of them has missed the newer one.
+// Superseded are digests of definitions that were applied to the job and then replaced by newer ones, oldest
+// first, at most maxSuperseded: node superseded. A host that rejoins with one of them has missed the newer one.
 type Superseded []string
 
 const (
@@ -36,7 +35,7 @@ func (s Superseded) Data() []byte {
 	return b
 }
 
-// Digest is that of a definition, as YAML, by which definitions are compared.
+// Digest is the digest of a definition, as YAML, by which definitions are compared.
 func Digest(definition []byte) string {
 	sum := sha256.Sum256(definition)
 	return hex.EncodeToString(sum[:digestLength])

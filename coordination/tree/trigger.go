@@ -20,19 +20,19 @@ const MaxTriggerArg = jobconfig.MaxParameter
 // mostShown bounds the items of a trigger in sentences, and its parameter in records, in bytes.
 const mostShown = 200
 
-// The data of an instance's trigger that a program of ours made, which records it: they show without a read
-// whether it has arguments. ElasticJob and other programs leave the node empty.
+// The data of an instance's trigger made by a program of ours, which records the trigger: it shows without
+// another read whether the trigger has arguments. ElasticJob and other programs leave the node empty.
 const (
 	TriggerPlain    = "plain"
 	TriggerWithArgs = "args"
 )
 
-// ItemMarked is the data of an item's mark disabled that a program of ours of an earlier version made, which records
-// it. This version writes [Word.Mark]; ElasticJob and other programs leave the node empty.
+// ItemMarked is the data of an item's "disabled" mark made by a program of ours of an earlier version, which
+// records it. This version writes [Word.Mark]; ElasticJob and other programs leave the node empty.
 const ItemMarked = "recorded"
 
-// TriggerArgs say what a trigger asks for beyond a run of all items: they are the data of
-// node trigger. The zero value is a plain trigger, whose node is empty.
+// TriggerArgs are a trigger's arguments: the data of node trigger. The zero value is a plain trigger of all
+// items, with an empty node.
 type TriggerArgs struct {
 	// Items are those that run; nil is all of them.
 	Items Ranges `json:"items,omitempty"`
@@ -40,15 +40,15 @@ type TriggerArgs struct {
 	Param *string `json:"param,omitempty"`
 	// At is the instant that the runs have, Unix milliseconds; 0 is when each host begins the round.
 	At int64 `json:"at,omitempty"`
-	// Backfill is set if the round is of a backfill, and then SkipBusy if an item that runs for something
-	// else when its turn comes leaves the instant out.
+	// Backfill is set if the round belongs to a backfill. SkipBusy then skips the instant of an item that runs
+	// for something else when its turn comes.
 	Backfill bool `json:"backfill,omitempty"`
 	SkipBusy bool `json:"skipBusy,omitempty"`
-	// Queued is the number under which the trigger was queued; 0 if it was not. It is no plain trigger then, so that
-	// nothing stands for it.
+	// Queued is the number under which the trigger was queued; 0 if it was not. A queued trigger is not plain,
+	// so that no other trigger can stand for it.
 	Queued int64 `json:"queued,omitempty"`
-	// Named is set on the way to the registry if Param is a JSON object with some of the arguments that the job
-	// declares; see [jobconfig.Arguments]. The node has all of them.
+	// Named is set, before the trigger is written, if Param is a JSON object with some of the arguments that
+	// the job declares; see [jobconfig.Arguments]. The written node has all of them.
 	Named bool `json:"-"`
 }
 
@@ -95,8 +95,8 @@ func NewTriggerArgs(items string, param *string) (TriggerArgs, error) {
 	return args, nil
 }
 
-// NewNamedArgs is NewTriggerArgs for a JSON object of arguments that the job declares. Their names and values are
-// checked by whom the job's configuration is at hand.
+// NewNamedArgs is NewTriggerArgs for a JSON object of arguments that the job declares. Names and values are
+// checked later, by [TriggerArgs.In].
 func NewNamedArgs(items, arguments string) (TriggerArgs, error) {
 	args, err := NewTriggerArgs(items, &arguments)
 	if bad, of := errors.AsType[*ArgError](err); of && bad.Arg == "param" {
@@ -106,8 +106,8 @@ func NewNamedArgs(items, arguments string) (TriggerArgs, error) {
 	return args, err
 }
 
-// In are the arguments as a job with this configuration runs with them, checked: those that it declares have all their
-// values. The error is, or joins, an [*ArgError] for each problem.
+// In returns the arguments as a job with this configuration runs with them, checked and complete. The error is,
+// or joins, an [*ArgError] for each problem.
 func (a TriggerArgs) In(c jobconfig.Configuration) (TriggerArgs, error) {
 	if err := a.Fits(c.ShardingTotalCount); err != nil {
 		return a, err
@@ -137,8 +137,8 @@ func tooLong(arg string, n int) error {
 	return &ArgError{arg, fmt.Sprintf("found %d bytes, expected at most %d", n, MaxTriggerArg)}
 }
 
-// ParseTriggerArgs reads the data of node trigger. Of what cannot be read no item runs:
-// it is not known which were meant, and with what.
+// ParseTriggerArgs reads the data of node trigger. Unreadable data selects no item, since nothing is known
+// about the request.
 func ParseTriggerArgs(data []byte) TriggerArgs {
 	if len(data) == 0 {
 		return TriggerArgs{}
@@ -167,8 +167,8 @@ func ParseTriggerArgs(data []byte) TriggerArgs {
 	return args
 }
 
-// UnmarshalJSON reads them as ParseTriggerArgs does: within a node, too, what cannot be read
-// must not make the rest of it unreadable.
+// UnmarshalJSON reads arguments as ParseTriggerArgs does, so that unreadable arguments do not make the rest of
+// a node unreadable.
 func (a *TriggerArgs) UnmarshalJSON(data []byte) error {
 	*a = ParseTriggerArgs(data)
 	return nil
@@ -186,18 +186,18 @@ func (a TriggerArgs) Data() []byte {
 	return b
 }
 
-// Plain reports that all items are to run now with the configured parameter.
+// Plain reports whether all items run now with the configured parameter.
 func (a TriggerArgs) Plain() bool {
 	return a.Items == nil && a.Param == nil && a.At == 0 && a.Queued == 0
 }
 
-// Unreadable reports that ParseTriggerArgs could not read them.
+// Unreadable reports whether ParseTriggerArgs could not read the arguments.
 func (a TriggerArgs) Unreadable() bool { return a.Items != nil && len(a.Items) == 0 }
 
 // Has reports whether an item is to run.
 func (a TriggerArgs) Has(item int) bool { return a.Items == nil || a.Items.Contains(item) }
 
-// Same reports whether both ask for the same.
+// Same reports whether both have the same arguments.
 func (a TriggerArgs) Same(b TriggerArgs) bool {
 	if a.Queued != b.Queued || a.At != b.At || a.Backfill != b.Backfill || (a.Items == nil) != (b.Items == nil) || (a.Param == nil) != (b.Param == nil) {
 		return false
@@ -205,7 +205,7 @@ func (a TriggerArgs) Same(b TriggerArgs) bool {
 	return slices.Equal(a.Items, b.Items) && (a.Param == nil || *a.Param == *b.Param)
 }
 
-// Fits refuses items that a job of so many does not have.
+// Fits refuses items that a job of total items does not have.
 func (a TriggerArgs) Fits(total int) error {
 	if n := len(a.Items); n > 0 && a.Items[n-1].To >= total {
 		return &ArgError{"items", fmt.Sprintf("found %d, expected 0 to %d: the job has %d", a.Items[n-1].To, total-1, total)}
@@ -213,7 +213,7 @@ func (a TriggerArgs) Fits(total int) error {
 	return nil
 }
 
-// String says what they are, without the parameter's text.
+// String describes the arguments, without the parameter's text.
 func (a TriggerArgs) String() string {
 	if a.Named {
 		return a.words("arguments")
@@ -221,7 +221,7 @@ func (a TriggerArgs) String() string {
 	return a.words("a parameter")
 }
 
-// Record says what they are, with the beginning of the parameter's text.
+// Record describes the arguments, with the beginning of the parameter's text.
 func (a TriggerArgs) Record() string {
 	if a.Param == nil {
 		return a.String()
@@ -236,7 +236,7 @@ func (a TriggerArgs) Record() string {
 	return a.words("parameter " + strconv.Quote(text))
 }
 
-// words say what they are, and of the parameter what is given.
+// words describes the arguments; param describes the parameter.
 func (a TriggerArgs) words(param string) string {
 	var words []string
 	if a.Items != nil {
@@ -259,7 +259,7 @@ func (a TriggerArgs) words(param string) string {
 	return strings.Join(words, " and ")
 }
 
-// Fire is the fire of a round with these arguments.
+// Fire returns the fire of a round that a trigger with these arguments starts.
 func (a TriggerArgs) Fire(round, instant int64, source string) Fire {
 	f := Fire{Instant: instant, Trigger: round, Source: source, Only: a.Items.String(), Queued: a.Queued}
 	if a.Param != nil {

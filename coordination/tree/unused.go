@@ -6,11 +6,11 @@ import (
 	"time"
 )
 
-// Unused are the servers of a job that have no instance, with since when that
-// is known, Unix milliseconds: node servers of our tree.
+// Unused are the servers of a job that have no instance, with the time since when, in Unix milliseconds: node
+// servers of our tree.
 type Unused map[string]int64
 
-// MaxUnused bounds that node. Of more, the others are noted when these are gone.
+// MaxUnused bounds that node. Servers beyond it are noted when some of these are gone.
 const MaxUnused = 10_000
 
 // ParseUnused reads the node leniently: what cannot be read is noted again.
@@ -34,10 +34,9 @@ func (u Unused) Data() []byte {
 	return b
 }
 
-// UnusedServers are the servers of a job without an instance, and since when that
-// is known: the zero time if it is not yet. servers, instances and details are
-// the names below ElasticJob's nodes of these names and below ours; noted is the
-// data of node servers of our tree.
+// UnusedServers returns the servers of a job without an instance, and since when: the zero time if that is not
+// noted yet. servers, instances and details are the names below ElasticJob's nodes of these names and below
+// ours; noted is the data of node servers of our tree.
 func UnusedServers(servers, instances, details []string, noted []byte) map[string]time.Time {
 	used := make(map[string]bool)
 	for _, id := range slices.Concat(instances, details) {

@@ -10,44 +10,40 @@ import (
 	"unicode/utf8"
 )
 
-// Wanted is what people want of a job: node wanted. Every host goes by it whenever it
-// comes, and it outlives the job. An empty node, or none, wants the job to run.
+// Wanted is what operators want of a job: node wanted. A host obeys it even if it joins later, and it outlives
+// the job. An empty or missing node means that the job runs.
 type Wanted struct {
-	// Removed is set while the job is removed. A host does not make the job again
-	// with a definition that the job had before.
+	// Removed is set while the job is removed. A host does not recreate the job from a definition that the job
+	// had before.
 	Removed *Word `json:"removed,omitempty"`
-	// Purged is set if its records went with it.
+	// Purged is set if its records were removed too.
 	Purged bool `json:"purged,omitempty"`
-	// Stopped says which hosts are to stay out of the job, Disabled on which servers
-	// nothing of it is to begin. The server's own node says what is in force there;
-	// Disabled decides for servers that have none.
+	// Stopped says which hosts must stay out of the job, Disabled on which servers it must not begin. A
+	// server's own node says what is in force there; Disabled decides for servers without one.
 	Stopped  Words `json:"stopped,omitempty"`
 	Disabled Words `json:"disabled,omitempty"`
-	// Definition is the digest of the definition that was in force when the job was
-	// removed, Superseded are those of the ones before it. Both go when the job is
-	// made again.
+	// Definition is the digest of the definition in force when the job was removed, Superseded are those before
+	// it. Both are dropped when the job is recreated.
 	Definition string     `json:"definition,omitempty"`
 	Superseded Superseded `json:"superseded,omitempty"`
 }
 
-// Word is what somebody has said, and when.
+// Word is an operator's order, and when it was given.
 type Word struct {
-	// Off is set if it stops or disables; else it takes that back, as an exception
-	// from what holds for the whole job. Of a removal it is not set.
+	// Off is set if it stops or disables; otherwise it is an exception from an order for the whole job. It is
+	// not set for a removal.
 	Off bool `json:"off,omitempty"`
-	// Since is when it was said, Unix milliseconds, by the clock of who said it: it is
-	// for people.
+	// Since is when it was given, Unix milliseconds by the giver's clock: only for people.
 	Since int64 `json:"since,omitempty"`
-	// Until is when what disables ends by itself, Unix milliseconds, by the registry's
-	// clock; 0: never. An instant at that time runs.
+	// Until is when a disabling ends by itself, Unix milliseconds by the registry's clock; 0: never. An instant
+	// at that time runs.
 	Until int64 `json:"until,omitempty"`
-	// By is who said it, Why the reason that was given; at most maxWordText bytes each.
+	// By is who gave it, Why the given reason; at most maxWordText bytes each.
 	By  string `json:"by,omitempty"`
 	Why string `json:"why,omitempty"`
 }
 
-// Mark is what the mark disabled of an item holds, JSON: the word by which a program of ours
-// disabled it.
+// Mark is the data of an item's "disabled" mark, JSON: the order by which a program of ours disabled it.
 func (w Word) Mark() []byte {
 	w.Off = false // the mark says so
 	b, err := json.Marshal(w.bounded())
@@ -57,8 +53,8 @@ func (w Word) Mark() []byte {
 	return b
 }
 
-// ParseMark reads the data of an item's mark. ours is false if another program made the
-// mark; then there is no word.
+// ParseMark reads the data of an item's mark. ours is false if another program made the mark; then there is no
+// word.
 func ParseMark(data []byte) (word Word, ours bool) {
 	if string(data) == ItemMarked { // by a program of an earlier version
 		return Word{Off: true}, true
@@ -74,29 +70,27 @@ func ParseMark(data []byte) (word Word, ours bool) {
 // registry's clock.
 func (w Word) Over(now int64) bool { return w.Off && w.Until != 0 && now >= w.Until }
 
-// Same reports whether two words ask for the same: they differ at most in who said it,
-// when and why.
+// Same reports whether two words order the same: they differ at most in who gave them, when and why.
 func (w Word) Same(v Word) bool { return w.Off == v.Off && w.Until == v.Until }
 
-// Words are what was said of a whole job, under [WholeJob], of servers, under their
-// addresses, and of hosts, under [ProcessOf] their ids.
+// Words are the orders for the whole job, under [WholeJob], for servers, under their addresses, and for hosts,
+// under [ProcessOf] their ids.
 type Words map[string]Word
 
-// ByFile begins By of a Word that a definition file says.
+// ByFile is the prefix of By of a Word from a definition file.
 const ByFile = "file "
 
 // WholeJob is the name of the whole job among Words.
 const WholeJob = ""
 
 const (
-	// maxWords bounds Words: of more the oldest go. A server's own node still says
-	// whether it is disabled.
+	// maxWords bounds Words: the oldest are dropped. A server's own node still says whether it is disabled.
 	maxWords = 1000
 	// maxWordText bounds the texts of a Word, in bytes.
 	maxWordText = 256
 )
 
-// ParseWanted reads the node leniently: what cannot be read wants the job to run.
+// ParseWanted reads the node leniently: an unreadable one means that the job runs.
 func ParseWanted(data []byte) Wanted {
 	var w Wanted
 	if json.Unmarshal(data, &w) != nil {
@@ -114,7 +108,7 @@ func (w Wanted) Data() []byte {
 	return b
 }
 
-// bounded is the word with texts of bounded length.
+// bounded returns the word with shortened texts.
 func (w Word) bounded() Word {
 	w.By, w.Why = clip(w.By), clip(w.Why)
 	return w
@@ -132,7 +126,7 @@ func clip(s string) string {
 	return s[:cut] + more
 }
 
-// With is the words and one more. One of the whole job replaces all others.
+// With returns the words and one more. A word for the whole job replaces all others.
 func (w Words) With(of string, word Word) Words {
 	if of == WholeJob {
 		return Words{of: word.bounded()}
@@ -159,8 +153,8 @@ func (w Words) Without(of string) Words {
 	return out
 }
 
-// Of is the word that counts for something of several names: that of the first one that
-// has a word, else that of the whole job. said is false without one.
+// Of returns the word that applies to something with several names: that of the first name that has one,
+// otherwise that of the whole job. said is false without one.
 func (w Words) Of(names ...string) (word Word, said bool) {
 	for _, name := range append(names, WholeJob) {
 		if word, said := w[name]; said {
@@ -170,8 +164,8 @@ func (w Words) Of(names ...string) (word Word, said bool) {
 	return Word{}, false
 }
 
-// EnabledAt is up to when, in Unix milliseconds by the registry's clock, nothing is owed by
-// node enabled; 0 for no limit. set is when the node was set last, 0 if it does not exist.
+// EnabledAt returns the time, in Unix milliseconds of the registry's clock, up to which node "enabled" waives
+// instants; 0 for none. set is when the node was last written, 0 if it does not exist.
 func EnabledAt(data []byte, set int64) int64 {
 	if at, err := strconv.ParseInt(string(data), 10, 64); err == nil && at < set {
 		return at
@@ -182,8 +176,8 @@ func EnabledAt(data []byte, set int64) int64 {
 // EnabledData is what node enabled holds if the time is not that of its write.
 func EnabledData(at int64) []byte { return strconv.AppendInt(nil, at, 10) }
 
-// ProcessOf is the process of an instance of ours: its id without what is new for each
-// session and each join. Another id is its own process.
+// ProcessOf returns the name of an instance's process: its id without the parts that change with each session
+// and join. The id of a Java host is returned unchanged.
 func ProcessOf(id string) string {
 	ip, token, ok := strings.Cut(id, delimiter)
 	if !ok {
@@ -193,15 +187,14 @@ func ProcessOf(id string) string {
 	return ip + delimiter + pid
 }
 
-// StopOf is the word by which an instance is to stay out of the job; stopped is false if
-// there is none.
+// StopOf returns the word that keeps an instance out of the job; stopped is false if there is none.
 func (w Wanted) StopOf(id string) (word Word, stopped bool) {
 	word, _ = w.Stopped.Of(ProcessOf(id), ServerOf(id))
 	return word, word.Off
 }
 
-// Stop is what is wanted when hosts are to stay out of the job: all of them, those of a server, or one, which is
-// of as in [Words]. What was said before of some of them is said no more.
+// Stop returns Wanted after an order that hosts stay out of the job: all of them, those of a server, or one; of
+// is a name as in [Words]. It replaces earlier orders for these hosts.
 func (w Wanted) Stop(of string, said Word) Wanted {
 	said.Off = true
 	rest := maps.Clone(w.Stopped)
@@ -212,9 +205,8 @@ func (w Wanted) Stop(of string, said Word) Wanted {
 	return w
 }
 
-// StartAgain is what is wanted when an instance that is stopped may come back: said is
-// who said so. If its server or the whole job is stopped, the server is an exception from
-// that: a host that is started again there has another process.
+// StartAgain returns Wanted after an order that a stopped instance may come back. If its server or the whole
+// job is stopped, the exception is for its server: a host that is restarted there has another process name.
 func (w Wanted) StartAgain(id string, said Word) Wanted {
 	said.Off = false
 	process, server := ProcessOf(id), ServerOf(id)
@@ -222,12 +214,12 @@ func (w Wanted) StartAgain(id string, said Word) Wanted {
 	if w.stops(id) {
 		w.Stopped = w.Stopped.With(server, said)
 	}
-	w.Stopped = w.Stopped.With(process, said) // it may still be on its way out
+	w.Stopped = w.Stopped.With(process, said) // it may not have left yet
 	return w
 }
 
-// Came is what is wanted when an instance has come back: that it was told to is said no
-// more, unless it is an exception, which a program of an earlier version has made.
+// Came returns Wanted after an instance has come back: the order to come back is dropped, unless it is an
+// exception, which a program of an earlier version has made.
 func (w Wanted) Came(id string) Wanted {
 	process := ProcessOf(id)
 	if own, said := w.Stopped[process]; !said || own.Off {
@@ -244,8 +236,8 @@ func (w Wanted) stops(id string) bool {
 	return stopped
 }
 
-// FirstOver is the name and the word of what has ended by itself, the first to do so if there are several; over
-// is false if there is none. now is Unix milliseconds, by the registry's clock.
+// FirstOver returns the word that has ended by itself, the earliest if there are several, and its name; over is
+// false if there is none. now is Unix milliseconds, by the registry's clock.
 func (w Words) FirstOver(now int64) (name string, word Word, over bool) {
 	for _, n := range slices.Sorted(maps.Keys(w)) {
 		if w[n].Over(now) && (!over || w[n].Until < word.Until) {
@@ -269,9 +261,8 @@ func (w Wanted) Had(definition []byte) bool {
 	return w.Definition == Digest(definition) || w.Superseded.Contains(definition)
 }
 
-// Gone is what is wanted of a job that somebody removes, whose last definition has
-// the digest, empty if there was none, after those in superseded. A removed job is
-// stopped and disabled nowhere.
+// Gone returns Wanted after the job is removed. digest is that of its last definition, empty if there was none;
+// superseded are those before it. A removed job is stopped and disabled nowhere.
 func (w Wanted) Gone(said Word, digest string, superseded Superseded) Wanted {
 	said = said.bounded()
 	said.Off = false
@@ -282,8 +273,8 @@ func (w Wanted) Gone(said Word, digest string, superseded Superseded) Wanted {
 	return gone
 }
 
-// Back is what is wanted of a removed job that somebody brings back. What its hosts know of
-// it stays until one makes it again, unless it is there again by that: there is set then.
+// Back returns Wanted after a removed job is brought back. The definitions that its hosts had stay until one
+// recreates it, unless there says that the job exists again.
 func (w Wanted) Back(there bool) Wanted {
 	w.Removed, w.Purged = nil, false
 	if there {
@@ -292,9 +283,8 @@ func (w Wanted) Back(there bool) Wanted {
 	return w
 }
 
-// Made is what is wanted when a host makes the job with a definition, and the list of
-// definitions that it supersedes: those before the one with which it was removed, and that
-// one as well unless the job has been brought back before.
+// Made returns Wanted after a host recreates the job from a definition, and the list of definitions that it
+// supersedes: those before the last one, and the last one too unless the job was brought back before.
 func (w Wanted) Made(definition []byte) (Wanted, Superseded) {
 	list := w.Superseded
 	if w.Removed != nil && w.Definition != "" {

@@ -1,8 +1,7 @@
-// Package alert decides when jobs do not do what they should, who gets a message about
-// it, and what stands in the message. It is pure but for reading its file, and for a test of its
-// routes, which is sent by a function that it is given: events and the clock
-// go in, alerts come out, and of alerts messages are made. Rooms below it keep the alerts
-// in the registry, send the messages, and run the loop.
+// Package alert decides when jobs do not do what they should, who gets a message about it, and what the message
+// says. Events and the clock go in, alerts come out, and messages are made from alerts. It is pure, except that
+// it reads its file and sends tests of its routes through a function. Packages below it keep the alerts in the
+// registry, send the messages, and run the loop.
 package alert
 
 import (
@@ -44,7 +43,7 @@ const (
 	History Rule = "history"
 )
 
-// Alert is something that is wrong, until it is not any more.
+// Alert is a problem, until it is resolved.
 type Alert struct {
 	// ID names the alert. Alerts of the same rule, job, item and subject have the same.
 	ID string `json:"id"`
@@ -56,19 +55,19 @@ type Alert struct {
 	Labels labels.Set `json:"labels,omitempty"`
 	// Item is the sharding item that it is about, nil if it is about no single one.
 	Item *int `json:"item,omitempty"`
-	// Subject distinguishes alerts of a rule where job and item do not: a server's
-	// address, and the file if it is about one.
+	// Subject distinguishes alerts of one rule without job and item: a server's address, and the file if it
+	// concerns one.
 	Subject string `json:"subject,omitempty"`
 	// Host is the instance id of the host that found it; of HostGone, of the host that is gone.
 	Host string `json:"host,omitempty"`
-	// OfHost is set if it is about Host, and is over when that is gone.
+	// OfHost is set if it is about Host itself; it is then over when that host is gone.
 	OfHost bool `json:"ofHost,omitempty"`
 	// Route is the only route that its messages take; empty: those that match.
 	Route string `json:"route,omitempty"`
 	// Text says in words what is wrong.
 	Text  string    `json:"text"`
 	Since time.Time `json:"since"`
-	// Resolved is when it was over, zero while it is not; Why says why it is.
+	// Resolved is when it ended, zero while it continues; Why says why it ended.
 	Resolved time.Time `json:"resolved,omitzero"`
 	Why      string    `json:"why,omitempty"`
 	// Sent is the newest message to each receiver, by ROUTE/RECEIVER.
@@ -86,7 +85,7 @@ type Sent struct {
 	Resolved bool `json:"resolved,omitempty"`
 }
 
-// Firing reports whether the alert is not over.
+// Firing reports whether the alert continues.
 func (a *Alert) Firing() bool { return a.Resolved.IsZero() }
 
 // named fills the ID in.

@@ -11,16 +11,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Cause are alerts that one cause brings about, as far as that is known: those of one rule about one job, or about
-// one host. Lists and messages show it once, with the number of its alerts.
+// Cause groups alerts that probably have one cause: those of one rule about one job, or about one host. Lists
+// and messages show it once, with the number of its alerts.
 type Cause[T any] struct {
 	// Alerts are at least one, oldest first.
 	Alerts []T
 	of     func(*T) *Alert
 }
 
-// Causes puts alerts together that have a cause in common, in the order of the first of each. key divides them
-// further; nil does not. The alerts of a cause are sorted by when they began.
+// Causes groups alerts by cause, in the order of the first of each. key divides them further; nil does not. The
+// alerts of a cause are sorted by their begin.
 func Causes[T any](list []T, of func(*T) *Alert, key func(*T) string) []Cause[T] {
 	var causes []Cause[T]
 	at := make(map[string]int)
@@ -45,7 +45,7 @@ func Causes[T any](list []T, of func(*T) *Alert, key func(*T) string) []Cause[T]
 	return causes
 }
 
-// cause names what the alert has in common with others of its cause.
+// cause returns the key of the alert's cause.
 func (a *Alert) cause() string {
 	if a.OfHost || a.Job == "" {
 		return strings.Join([]string{string(a.Rule), "", a.Server()}, "\x00")

@@ -18,19 +18,18 @@ import (
 )
 
 const (
-	// checkAgain is how soon a check is repeated that has found something, and
-	// leastBetween the least time between two checks of a job.
+	// checkAgain is the interval of repeated checks while a problem continues, and leastBetween the least time
+	// between two checks of a job.
 	checkAgain   = 15 * time.Second
 	leastBetween = 2 * time.Second
-	// lookBack is for how long an instant whose deadline has passed is still looked at by
-	// a host that has just become the one to do so.
+	// lookBack is how far back a host that has just taken over a job checks instants whose deadline has passed.
 	lookBack = 10 * time.Minute
-	// longestBack is for how long one is looked for of which an alert stands.
+	// longestBack is how far back it searches for the instant of a standing alert.
 	longestBack = 2 * 366 * 24 * time.Hour
-	// UsualRuns is of how many of the latest runs [Usual] is, and leastUsual how many it takes.
+	// UsualRuns is how many of the latest runs [Usual] takes into account, and leastUsual how many it needs.
 	UsualRuns  = 25
 	leastUsual = 5
-	// goneFor is how long a host that is gone is an alert.
+	// goneFor is how long an alert about a gone host stands.
 	goneFor = 24 * time.Hour
 	// longestReason bounds why something is wrong, in the text of an alert, in bytes.
 	longestReason = 500
@@ -39,13 +38,12 @@ const (
 // Change is an alert that begins, or is over.
 type Change struct {
 	Alert
-	// Local: it is about this host's own session or history: it is not kept in the
-	// registry.
+	// Local: it is about this host's own session or history, and is not kept in the registry.
 	Local bool
 }
 
-// Check asks for what the registry has of a job, because of a rule: whether items have
-// begun for an instant, or when they succeeded last.
+// Check asks for the registry's state of a job, for a rule: whether items have begun for an instant, or when
+// they last succeeded.
 type Check struct {
 	Job     string
 	Rule    Rule
@@ -56,11 +54,11 @@ type Check struct {
 
 // Found is the answer to a Check.
 type Found struct {
-	// Exists: the job is in the registry. Enabled: a server of it is. Java: a host of
-	// ElasticJob's takes part, and what it runs is in no record.
+	// Exists: the job is in the registry. Enabled: one of its servers is enabled. Java: a Java host takes part,
+	// whose runs are in no record.
 	Exists, Enabled, Java bool
-	// EnabledSince is when the servers that are enabled were, of several the first; zero if
-	// one may always have been. ConfiguredAt is when the configuration was written last.
+	// EnabledSince is since when an enabled server has been enabled, the earliest of several; zero if one may
+	// always have been. ConfiguredAt is when the configuration was last written.
 	EnabledSince, ConfiguredAt time.Time
 	// Hosts are how many hosts have the job.
 	Hosts int
@@ -76,30 +74,28 @@ type FoundItem struct {
 	Item     int
 	Record   tree.Record
 	Disabled bool
-	// EnabledSince is when it was enabled last, or came to be; zero if the job's items have
-	// not been divided.
+	// EnabledSince is when it was last enabled, or created; zero if the job's items have not been divided.
 	EnabledSince time.Time
 }
 
-// Judge decides what is wrong, by the events of one host and by what it asks of the
-// registry. It is for one goroutine.
+// Judge decides what is wrong, from the events of one host and the registry's state. It is for one goroutine.
 type Judge struct {
 	file   *File
 	server string
 	host   string // the instance id of the term; empty: there is none
 	jobs   map[string]*job
-	// active are the alerts that stand in the registry, mine those of them that this
-	// judge has begun, local those that do not stand there.
+	// active are the alerts in the registry, mine those of them that this judge has begun, local those that are
+	// not in the registry.
 	active map[string]bool
 	mine   map[string]Alert
 	local  map[string]bool
-	// refusals are of the files that are refused now, by subject. A file is refused once
-	// for the whole life of the process, and stays refused over its sessions.
+	// refusals are the alerts about files that are refused now, by subject. The host reports a refused file
+	// once per process, and it stays refused over sessions.
 	refusals map[string]Alert
 	timers   timers
 	out      []Change
 	checks   []Check
-	// replan are jobs of which another host has found that items have not begun.
+	// replan are jobs whose items another host has found not to have begun.
 	replan []string
 	behind event.Behind
 }
@@ -112,21 +108,21 @@ type job struct {
 	schedule *timetable.Timetable
 	zone     *time.Location
 	rules    Rules
-	// here: this host has the job; ours: it looks after the job for all; orphan: no host has
-	// the job, and this one looks after it.
+	// here: this host has the job; ours: it checks the job for all hosts; orphan: no host has the job, and this
+	// one checks it.
 	here, ours, orphan bool
 	since              time.Time // when it began to look
-	known              time.Time // since when it knows the settings as they change
-	from               time.Time // when the cron changed: no item has to begin for an instant before
+	known              time.Time // since when it follows changes of the settings
+	from               time.Time // when the cron changed: earlier instants are not checked
 	running            map[int]*running
 	reasons            map[int]string // why the newest attempts of items failed
 	usual              []time.Duration
-	// nextStart is the instant whose begin is checked next, startAt when; succeedAt is
-	// when successes are. Zero: not at all.
+	// nextStart is the instant whose begin is checked next, at startAt; succeedAt is when successes are
+	// checked. Zero: never.
 	nextStart, startAt, succeedAt time.Time
 	checked                       time.Time
 	longAt                        time.Time // when the next run takes too long
-	// idleJava is a Java host that has items and runs none, as was said last at idleAt.
+	// idleJava is a Java host that has items and runs none, as last reported at idleAt.
 	idleJava string
 	idleAt   time.Time
 }
@@ -137,7 +133,7 @@ type running struct {
 	runID   string
 	instant time.Time // of its fire, as trigger is
 	trigger int64
-	longAt  time.Time // when it takes too long; zero: never, or that was said
+	longAt  time.Time // when it takes too long; zero: never, or reported already
 }
 
 // NewJudge returns a judge for the host at an address.
@@ -169,11 +165,10 @@ func (j *Judge) Use(f *File, now time.Time) {
 	}
 }
 
-// switchedOff is why an alert is over whose rule is off.
+// switchedOff is why an alert of a disabled rule is over.
 const switchedOff = "the rule was switched off"
 
-// rulesOf are the rules of a job. One whose error handler sends something has a rule
-// for that.
+// rulesOf returns the rules of a job. An error handler that sends messages implies a rule.
 func (j *Judge) rulesOf(jb *job) Rules {
 	r := j.file.For(jb.name, jb.labels)
 	if j.file.Handlers[strings.ToUpper(jb.settings.ErrorHandler)] != "" {
@@ -193,7 +188,7 @@ func (j *Judge) wants(a Alert) bool {
 // oneLine is a reason as it stands in the text of an alert.
 func oneLine(reason string) string { return words.ClipTo(words.OneLine(reason), longestReason) }
 
-// Known takes over which alerts stand in the registry, or are about to.
+// Known sets which alerts are in the registry, or about to be.
 func (j *Judge) Known(active map[string]bool) {
 	for _, jb := range j.jobs {
 		if id := jb.late(); jb.watched() && active[id] && !j.active[id] {
@@ -202,21 +197,20 @@ func (j *Judge) Known(active map[string]bool) {
 	}
 	j.active = active
 	for id := range j.mine {
-		if !active[id] { // somebody has ended it
+		if !active[id] { // another host has ended it
 			delete(j.mine, id)
 		}
 	}
 }
 
-// Take returns what has changed and what is to be looked up since it was called last.
+// Take returns the changes and checks since the last call.
 func (j *Judge) Take() ([]Change, []Check) {
 	out, checks := j.out, j.checks
 	j.out, j.checks = nil, nil
 	return out, checks
 }
 
-// fire begins an alert, unless it is known. What is about this host waits for a session,
-// with which it would end.
+// fire begins an alert, unless it is known. An alert about this host waits for a session.
 func (j *Judge) fire(a Alert, local bool) {
 	a = a.named()
 	if a.OfHost && !local && j.host == "" {
@@ -235,7 +229,7 @@ func (j *Judge) fire(a Alert, local bool) {
 		}
 		return
 	}
-	// What is about a host may stand there from its life before this one.
+	// An alert about a host may be left from its previous session.
 	if _, mine := j.mine[a.ID]; mine || (j.active[a.ID] && !a.OfHost) {
 		return
 	}
@@ -267,7 +261,7 @@ func (j *Judge) resolve(a Alert, at time.Time, why string) {
 	}
 }
 
-// See takes an event of this host. One that no rule goes by, as the table has them, is passed over.
+// See handles an event of this host. It ignores events that no rule in the table needs.
 func (j *Judge) See(e event.Event) {
 	if !Hears(e.Kind) {
 		return
@@ -313,8 +307,8 @@ func (j *Judge) See(e event.Event) {
 	}
 }
 
-// of is the job that an event is about. It is kept from the first event on that shows that
-// this host has it, until it leaves.
+// of returns the job of an event. The job is kept from the first event that shows that this host has it, until
+// it leaves.
 func (j *Judge) of(e event.Event) *job {
 	jb := j.jobs[e.Job]
 	if jb == nil {
@@ -332,14 +326,14 @@ func newJob(name string) *job {
 	return &job{name: name, running: make(map[int]*running)}
 }
 
-// forget forgets a job that this host does not have, unless it looks after it.
+// forget forgets a job that this host neither has nor checks.
 func (j *Judge) forget(jb *job) {
 	if !jb.here && !jb.orphan {
 		delete(j.jobs, jb.name)
 	}
 }
 
-// configured takes over what a job goes by.
+// configured updates a job's settings.
 func (j *Judge) configured(jb *job, e event.Event) {
 	if e.Settings == nil {
 		return
@@ -470,7 +464,7 @@ func (j *Judge) fileEvent(e event.Event) {
 	}
 	before, known := j.refusals[a.Subject]
 	if e.Kind == event.Accepted {
-		a.Job = before.Job // its reason may have named one
+		a.Job = before.Job // the reason may have named a job
 		delete(j.refusals, a.Subject)
 		j.resolve(a, e.Time, "the file is not refused any more")
 		return
@@ -574,7 +568,7 @@ func Usual(took []time.Duration) time.Duration {
 	return slices.Sorted(slices.Values(took))[len(took)/2]
 }
 
-// attempted notes how long a run took whose newest attempt was OK, or why that was not.
+// attempted notes the duration of a successful newest attempt, or why it failed.
 func (jb *job) attempted(n int, e event.Event) {
 	delete(jb.reasons, n)
 	switch {
@@ -602,9 +596,9 @@ func (jb *job) took(d time.Duration) {
 // runEnded is why an alert about a run that takes long is over.
 const runEnded = "the run has ended"
 
-// fireEnded takes the end of a fire: none of its runs goes on here.
+// fireEnded handles the end of a fire on a host: the fire's alerts about long runs there are over.
 func (j *Judge) fireEnded(jb *job, e event.Event) {
-	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // nothing was said of it in this fire
+	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // the fire had no alert about it
 		j.resolve(jb.idle(e), e.Time, "the Java host has come to a fire, or has no items any more")
 		jb.idleJava = ""
 	}
@@ -615,7 +609,7 @@ func (j *Judge) fireEnded(jb *job, e event.Event) {
 	}
 }
 
-// idle is the alert about a Java host that has items of the job and runs none.
+// idle returns the alert about a Java host that has items of the job and runs none.
 func (jb *job) idle(e event.Event) Alert {
 	return Alert{Rule: Refused, Job: jb.name, Subject: jb.idleJava, Since: e.Time, Text: fmt.Sprintf("Java host %s has items of %s and runs none of them: %s", jb.idleJava, jb.name, oneLine(e.Reason))}
 }
@@ -664,11 +658,10 @@ func (jb *job) at(t time.Time) string {
 	return t.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// watched reports whether this host looks after what the job does not do.
+// watched reports whether this host checks what the job fails to do.
 func (jb *job) watched() bool { return jb.ours || jb.orphan }
 
-// Orphans takes over which jobs no host has: this host looks after them, since it keeps
-// the alerts. settings are theirs.
+// Orphans sets which jobs no host has: this host checks them, because it is the keeper. settings are theirs.
 func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 	for name, s := range settings {
 		jb := j.jobs[name]
@@ -689,7 +682,7 @@ func (j *Judge) Orphans(settings map[string]event.Settings, now time.Time) {
 	}
 }
 
-// care notes whether this host is to look after the job.
+// care sets whether this host checks the job.
 func (j *Judge) care(jb *job, ours, orphan bool, now time.Time) {
 	before := jb.watched()
 	jb.ours, jb.orphan = ours, orphan
@@ -702,7 +695,7 @@ func (j *Judge) care(jb *job, ours, orphan bool, now time.Time) {
 	j.plan(jb, now)
 }
 
-// plan sets when to check what the job does not do.
+// plan schedules the checks of what the job fails to do.
 func (j *Judge) plan(jb *job, now time.Time) {
 	jb.nextStart, jb.startAt, jb.succeedAt = time.Time{}, time.Time{}, time.Time{}
 	if !jb.watched() {
@@ -710,8 +703,8 @@ func (j *Judge) plan(jb *job, now time.Time) {
 	}
 	if jb.rules.StartWithin > 0 && jb.schedule != nil {
 		d := jb.startWithin()
-		// Instants whose deadline has just passed may have had no judge, and an alert that
-		// stands is about the newest, whenever that was.
+		// Instants whose deadline has just passed may not have been checked, and a standing alert is about the
+		// newest one, however old.
 		back := lookBack
 		due := func(at time.Time) bool { return !at.IsZero() && !at.Add(d).After(now) }
 		for j.active[jb.late()] && back < longestBack && !due(jb.schedule.Next(now.Add(-d-back))) {
@@ -728,8 +721,7 @@ func (j *Judge) plan(jb *job, now time.Time) {
 	}
 }
 
-// startWithin is how long after its instant an item may begin: what the job's jitter puts off is
-// not late.
+// startWithin is how long after its instant an item may begin, including the job's jitter.
 func (jb *job) startWithin() time.Duration {
 	if jb.schedule == nil {
 		return jb.rules.StartWithin
@@ -818,8 +810,7 @@ func (j *Judge) tooLong(jb *job, now time.Time) {
 	}
 }
 
-// Checked takes the answer to a check. err says that there is none: the check is made
-// again.
+// Checked handles the answer to a check. With err there is none: the check is repeated.
 func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 	jb := j.jobs[c.Job]
 	if jb == nil || !jb.watched() {
@@ -851,7 +842,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 		j.next(jb, c, now)
 		return
 	case c.Rule == StartWithin && f.ConfiguredAt.After(c.Instant) && jb.known.After(c.Instant) && !j.active[jb.late()]:
-		// The instant may be none of the cron that was in force then.
+		// The instant may not be one of the cron that was in force then.
 		j.next(jb, c, now)
 		return
 	}
@@ -930,8 +921,8 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	}
 }
 
-// owes reports whether an item has not begun for an instant, and had to. Of one without a record,
-// that counts from a time on.
+// owes reports whether an item should have begun for an instant and has not. An item without a record counts
+// from a time on.
 func (jb *job) owes(it FoundItem, instant, from time.Time) bool {
 	if it.Disabled || it.EnabledSince.After(instant) {
 		return false
@@ -1003,7 +994,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// History takes how this host's history fares; empty is well.
+// History updates the state of this host's history; empty means no problem.
 func (j *Judge) History(problem string, since, now time.Time) {
 	a := Alert{Rule: History, Subject: j.server, OfHost: true, Since: now, Host: j.host}
 	if problem == "" {
@@ -1018,7 +1009,7 @@ func (j *Judge) History(problem string, since, now time.Time) {
 
 // Cluster is what the keeper of the alerts knows of all hosts.
 type Cluster struct {
-	// Hosts began to look for alerts, and did not stop in good order; Alive have a session.
+	// Hosts began to evaluate alerts and did not stop in good order; Alive have a session.
 	Hosts, Alive []string
 }
 
@@ -1033,9 +1024,8 @@ func (c *Cluster) Gone() []string {
 	return gone
 }
 
-// Keep judges the hosts, by the one that keeps the alerts. Alerts about hosts that are
-// gone are over, and so are those that they found by rules that are off: the others end
-// those themselves. alerts are those that stand in the registry.
+// Keep judges the hosts; only the keeper calls it. Alerts about gone hosts are over, and so are alerts that
+// gone hosts found by rules that are off; living hosts end theirs themselves. alerts are those in the registry.
 func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 	back := make(map[string]bool)
 	for _, id := range c.Alive {
@@ -1062,9 +1052,8 @@ func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 	}
 }
 
-// Jobs takes over how many items jobs have, 0 of those that were removed, by the one that
-// keeps the alerts: what is about other items is over. alerts are those that stand in
-// the registry.
+// Jobs sets how many items jobs have, 0 for removed ones; only the keeper calls it. Alerts about other items
+// are over. alerts are those in the registry.
 func (j *Judge) Jobs(items map[string]int, alerts []Alert, now time.Time) {
 	for i := range alerts {
 		a := &alerts[i]

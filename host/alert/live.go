@@ -46,14 +46,13 @@ func (l *Live) Problem() string {
 	return ""
 }
 
-// Watch reads the file again whenever it changes, until ctx ends. A file that has a
-// mistake, or was removed, leaves the one before in force, which the log says. The error
-// says that changes cannot be noticed.
+// Watch reads the file again whenever it changes, until ctx ends. If the file has a mistake or was removed, the
+// previous one stays in force, and the log says so. The error says that changes cannot be detected.
 func (l *Live) Watch(ctx context.Context) error {
 	return filewatch.Files(ctx, func() []string { return []string{l.path} }, l.look)
 }
 
-// look reads the file and takes it, or says why not. It is called by Watch alone.
+// look reads the file and applies it, or says why not. Only Watch calls it.
 func (l *Live) look() {
 	f, err := Read(l.path)
 	if errors.Is(err, os.ErrNotExist) {

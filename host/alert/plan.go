@@ -12,8 +12,8 @@ type Message struct {
 	Route, Receiver string
 	// Group is what the alerts have in common: "job report", "rule lost", or "".
 	Group string
-	// Firing are the alerts of the group that go on, those first that were not sent yet;
-	// New is how many those are. Over are those that are over.
+	// Firing are the group's current alerts, unsent ones first; New is how many those are. Over are those that
+	// have ended.
 	Firing []Alert
 	New    int
 	Over   []Alert
@@ -22,7 +22,7 @@ type Message struct {
 // Target is whom the message is for.
 func (m *Message) Target() Target { return target(m.Route, m.Receiver) }
 
-// IDs are those of the alerts of which the message says something new, or again.
+// IDs returns the ids of the alerts about which the message has news, or a repeat.
 func (m *Message) IDs() (firing, over []string) {
 	for _, a := range m.Firing {
 		firing = append(firing, a.ID)
@@ -35,10 +35,10 @@ func (m *Message) IDs() (firing, over []string) {
 
 func target(route, receiver string) Target { return Target(route + "/" + receiver) }
 
-// Plan is what is to be done about the alerts that there are.
+// Plan is what to do about the present alerts.
 type Plan struct {
 	Messages []Message
-	// Done are the alerts that are over, and of which nothing is to be said any more.
+	// Done are ended alerts that need no more messages.
 	Done []string
 	// Next is when to plan again if nothing changes; zero for never.
 	Next time.Time
@@ -49,12 +49,12 @@ type group struct {
 	route  *Route
 	name   string
 	alerts []*Alert
-	// silent are those of which nothing is said but the end, to who knows the begin.
+	// silent are silenced alerts: only their end is sent, to targets that know the begin.
 	silent map[*Alert]bool
 }
 
-// PlanNow plans. Of silenced alerts nothing is sent. held are the targets for which
-// nothing is planned now: something is being sent to them, or was not taken lately.
+// PlanNow plans messages. Nothing is sent about silenced alerts. held are targets to skip now: a message to
+// them is in flight, or one failed recently.
 func PlanNow(f *File, alerts []Alert, silences []Silence, held func(Target) bool, now time.Time) Plan {
 	var p Plan
 	groups := make(map[string]*group)
@@ -98,8 +98,8 @@ func PlanNow(f *File, alerts []Alert, silences []Silence, held func(Target) bool
 	return p
 }
 
-// settled reports whether nothing is to be said any more of an alert that is over. While
-// something is being sent to one of its targets that is not known.
+// settled reports whether an ended alert needs no more messages. That is unknown while a message to one of its
+// targets is in flight.
 func (f *File) settled(a *Alert, routes []*Route, silent bool, held func(Target) bool) bool {
 	for _, r := range routes {
 		for _, receiver := range r.To {
@@ -111,8 +111,8 @@ func (f *File) settled(a *Alert, routes []*Route, silent bool, held func(Target)
 	return true
 }
 
-// unsaid reports whether a target is to get that an alert is over: one that does not know it
-// at all gets its begin and its end at once.
+// unsaid reports whether a target still has to get the end of an alert: one that does not know the alert gets
+// begin and end together.
 func (r *Route) unsaid(a *Alert, to Target, silent bool) bool {
 	sent, known := a.Sent[to]
 	if !known {
@@ -196,13 +196,13 @@ func (p *Plan) add(g *group, receiver string, held func(Target) bool, now time.T
 	p.Messages = append(p.Messages, m)
 }
 
-// Test is a message to a receiver of a route that says that it is a test.
+// Test returns a test message to a receiver of a route.
 func Test(r *Route, receiver string, now time.Time) Message {
 	a := Alert{Rule: "test", Text: "this is a test of the route " + r.Name + ", nothing is wrong", Since: now}.named()
 	return Message{Route: r.Name, Receiver: receiver, Group: "test", Firing: []Alert{a}, New: 1}
 }
 
-// PartlyError says that a message was taken, but not for all who were to get it.
+// PartlyError says that a message was accepted, but not for all recipients.
 type PartlyError struct{ Err error }
 
 func (e *PartlyError) Error() string { return "not sent to all: " + e.Err.Error() }

@@ -10,7 +10,7 @@ import (
 // labelled is the metric that has labels of jobs, of hosts with the setting metricsLabels.
 const labelled = "wasmjob_job_labels"
 
-// Prometheus are the rules as those of Prometheus, in the form of its rule files.
+// Prometheus returns the rules as a Prometheus rule file.
 func (f *File) Prometheus(source string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\n", source)
@@ -61,11 +61,12 @@ func (f *File) labelNames() (names []string) {
 	return slices.Compact(names)
 }
 
-// scope are jobs for which a field has one value.
+// scope are the jobs that have one value of a field.
 type scope struct {
 	jobs     string // their patterns and conditions
 	selector string
-	// only and without are selectors of the metric with labels: those that the jobs meet, empty for none, and those that they do not.
+	// only and without are selectors of the metric with labels: the jobs must match only, empty for any, and
+	// not match without.
 	only    string
 	without []string
 	rules   Rules
@@ -88,8 +89,7 @@ func (s scope) in(expr string) string {
 	return expr
 }
 
-// scopes are the jobs by the value that a field has for them: later entries of the file
-// take theirs out of earlier ones.
+// when the oldest news is due, and when the newest message was sent
 func (f *File) scopes(field string) (list []scope) {
 	all := Standard()
 	var later, entries []entry // later are those after the one at hand
@@ -122,7 +122,7 @@ func (f *File) scopes(field string) (list []scope) {
 	return list
 }
 
-// covered reports whether later entries are for each job that an entry is for.
+// covered reports whether later entries apply to every job that an entry applies to.
 func covered(e *entry, later []entry) bool {
 	var by []string // patterns of entries that are for all that have e's labels
 	for i := range later {
@@ -154,7 +154,7 @@ func scopeOf(e *entry, later []entry, rules Rules) scope {
 	return s
 }
 
-// selector are the jobs of some patterns without those of others.
+// selector returns label matchers for jobs that match one of jobs and none of without.
 func selector(jobs, without []string) string {
 	var parts []string
 	if len(jobs) > 0 {

@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
-// Rules are those of a job. Zero and false are off.
+// Rules are the rules of a job. Zero and false mean off.
 type Rules struct {
 	// Failures is how many failures of an item in a row are too many.
 	Failures int
@@ -24,22 +24,22 @@ type Rules struct {
 // Hosts are the rules about hosts.
 type Hosts struct{ Gone, Session, Registry, History bool }
 
-// File is what an operator wants messages about, and how. It is not changed after it was read.
+// File says what an operator wants messages about, and how. It is immutable.
 type File struct {
-	// entries are the rules of jobs, later ones over earlier ones.
+	// entries are the rules of jobs; later ones take precedence.
 	entries []entry
 	// Hosts are the rules about hosts.
 	Hosts Hosts
 	// Receivers are by name.
 	Receivers map[string]Receiver
 	Routes    []Route
-	// Handlers are the routes of jobs whose error handler is one of ElasticJob's that
-	// send something: EMAIL, WECHAT and DINGTALK.
+	// Handlers are the routes for jobs whose error handler sends messages: ElasticJob's EMAIL, WECHAT and
+	// DINGTALK.
 	Handlers map[string]string
 	sum      [32]byte
 }
 
-// entry is what is set for the jobs of some patterns that have some labels: each func sets one field.
+// entry sets rules for jobs that match patterns and labels: each func sets one field.
 type entry struct {
 	jobs   []string // none: all
 	labels labels.Selector
@@ -53,7 +53,8 @@ func (e *entry) sets(field string) bool { return slices.Contains(e.fields, field
 // Standard are the rules of a job for which nothing is set.
 func Standard() Rules { return Rules{Failures: 1, Lost: true, Held: true, Refused: true} }
 
-// of reports whether the entry is for a job that has labels. One with conditions for labels is for no job whose name is not known.
+// of reports whether the entry applies to a job with these labels. One with conditions for labels does not
+// apply to a job without a name.
 func (e *entry) of(job string, labels labels.Set) bool {
 	named := len(e.jobs) == 0 || slices.ContainsFunc(e.jobs, func(p string) bool { return matches(p, job) })
 	return named && (e.labels.Empty() || (job != "" && e.labels.Matches(labels)))
@@ -81,8 +82,7 @@ func (f *File) wants(a *Alert) bool {
 // handlers are ElasticJob's error handlers that send something.
 var handlers = []string{"EMAIL", "WECHAT", "DINGTALK"}
 
-// Unrouted reports whether an error handler is to send something, and there is no route for
-// it.
+// Unrouted reports whether an error handler sends messages and has no route.
 func (f *File) Unrouted(handler string) bool {
 	handler = strings.ToUpper(handler)
 	return slices.Contains(handlers, handler) && f.Handlers[handler] == ""
@@ -92,16 +92,15 @@ func (f *File) Unrouted(handler string) bool {
 type Receiver struct {
 	Name string
 	Kind Kind
-	// URL is where a message is posted, if it is no secret; URLFile is the file with it
-	// if it is.
+	// URL is where a message is posted, if it is not secret; otherwise URLFile is the file with it.
 	URL, URLFile string
-	// SecretFile is the file with what signs messages (DingTalk, Feishu), with the token
-	// (Telegram, webhook), or with the password (e-mail).
+	// SecretFile is the file with the signing key (DingTalk, Feishu), the token (Telegram, webhook), or the
+	// password (e-mail).
 	SecretFile string
 	// Chat is Telegram's.
 	Chat string
-	// Server, User, From, To and Plain are of e-mail: HOST:PORT, whom to log in as, the
-	// addresses, and that a connection without TLS is wanted.
+	// Server, User, From, To and Plain are for e-mail: HOST:PORT, the login, the addresses, and whether the
+	// connection is without TLS.
 	Server, User, From string
 	To                 []string
 	Plain              bool
@@ -127,11 +126,10 @@ func Kinds() []Kind { return []Kind{Email, Slack, DingTalk, WeCom, Feishu, Teleg
 // Route says which alerts go to whom.
 type Route struct {
 	Name string
-	// Jobs are patterns; none: all alerts, also those of no job. Rules are those that
-	// are meant; none is all.
+	// Jobs are patterns; none: all alerts, also those without a job. Rules are the selected rules; none is all.
 	Jobs  []string
 	Rules []Rule
-	// Labels finds jobs by their labels; with conditions no alert is meant that is of no job.
+	// Labels selects jobs by their labels; with conditions it excludes alerts without a job.
 	Labels labels.Selector
 	// To are names of receivers.
 	To []string
@@ -143,7 +141,7 @@ type Route struct {
 	Wait, Repeat time.Duration
 	// Resolved: the ends of alerts are sent, too.
 	Resolved bool
-	// Continue: the next route that matches has the alert as well.
+	// Continue: the next matching route also gets the alert.
 	Continue bool
 }
 
@@ -153,7 +151,7 @@ const (
 	DefaultRepeat = 4 * time.Hour
 )
 
-// routes are those that an alert takes.
+// routes returns the routes of an alert.
 func (f *File) routes(a *Alert) (taken []*Route) {
 	for i := range f.Routes {
 		r := &f.Routes[i]
@@ -175,7 +173,7 @@ func (f *File) routes(a *Alert) (taken []*Route) {
 	return taken
 }
 
-// matches reports whether a pattern is for a job; of no job it is "*" alone.
+// matches reports whether a pattern applies to a job; without a job only "*" does.
 func matches(pattern, job string) bool {
 	if job == "" {
 		return pattern == "*"

@@ -14,11 +14,11 @@ import (
 // Silence keeps alerts from being sent until it ends.
 type Silence struct {
 	ID string `json:"id"`
-	// Jobs is a pattern of jobs; "*" is also what is of no job. Rules are those that are
-	// meant; none is all.
+	// Jobs is a pattern of jobs; "*" also covers alerts without a job. Rules are the selected rules; none is
+	// all.
 	Jobs  string `json:"jobs"`
 	Rules []Rule `json:"rules,omitempty"`
-	// Labels are conditions that the labels of the job have to meet; with some nothing is meant that is of no job.
+	// Labels are conditions for the job's labels; with conditions alerts without a job are not covered.
 	Labels labels.Selector `json:"labels,omitzero"`
 	// From is when it was made, Until when it ends.
 	From  time.Time `json:"from"`
@@ -37,7 +37,7 @@ const (
 	longestWhy  = 500
 )
 
-// Check says what is wrong with a silence that somebody wants; field is which part.
+// Check returns what is wrong with a requested silence, and which field.
 func (s *Silence) Check() (field, problem string) {
 	d := s.Until.Sub(s.From).Round(time.Second)
 	unknown := func(r Rule) bool { return !slices.Contains(AllRules(), r) }

@@ -10,24 +10,24 @@ import (
 	"github.com/wasmjob/wasmjob/internal/schema"
 )
 
-// row is what is known of a rule. Names, filters, texts, the fields of the file, the table of
-// docs/alerts.md and the rules for Prometheus are made of the rows; judge.go judges.
+// row describes a rule. Names, filters, texts, the fields of the file, the table of docs/alerts.md and the
+// rules for Prometheus come from the rows; judge.go evaluates them.
 type row struct {
 	rule Rule
 	// short and chinese are a word or two for lists.
 	short, chinese string
-	// events are those that it begins and ends by: the judge sees no others. asks: it also goes by what it asks of
-	// the registry, or of the host's history.
+	// events are the events that begin and end it: the judge gets no others. asks: it also needs the registry's
+	// state, or that of the host's history.
 	events []event.Kind
 	asks   bool
 	// on reports whether the rule is on, for the rules of the alert's job.
 	on func(f *File, r Rules, a *Alert) bool
-	// help is the command that says more, none if it is empty; ofItem: it takes the item.
+	// help is the command that shows more, none if empty; ofItem: it takes the item.
 	help   string
 	ofItem bool
 	// settings are its fields in the file.
 	settings []setting
-	// wait is for how long Prometheus waits until it fires; whole are rules for it that do not go by jobs.
+	// wait is how long Prometheus waits before it fires; whole are Prometheus rules that are not per job.
 	wait  string
 	whole []wholeMetric
 }
@@ -36,19 +36,18 @@ type row struct {
 type setting struct {
 	// Its name, and what editors show of it and take.
 	schema.Field
-	// values, standard, fires and over are for docs: which values it takes, what it is if the file does not say,
-	// when an alert fires, and when it is over.
+	// values, standard, fires and over are for docs: the valid values, the default, when an alert fires, and
+	// when it ends.
 	values, standard, fires, over string
 	// read reads a field of the rules of jobs; ofHosts is that of a rule about hosts.
 	read    func(p *parser, n *yaml.Node, path string) func(*Rules)
 	ofHosts func(*Hosts) *bool
-	// metric is the rule for Prometheus; its name is empty if there is none by jobs.
+	// metric is the rule for Prometheus; its name is empty if there is none per job.
 	metric metric
 }
 
-// metric is a rule of Prometheus: an expression over the hosts' metrics, in which SEL stands for
-// the jobs that are meant and LIMIT for the limit. What Prometheus cannot know as hosts do is as
-// near to it as it can be.
+// metric is a rule of Prometheus: an expression over the hosts' metrics, with SEL for the selected jobs and
+// LIMIT for the limit. Where Prometheus lacks what hosts know, it is an approximation.
 type metric struct {
 	name    string
 	limit   func(Rules) float64 // 0: off
@@ -104,12 +103,12 @@ const (
 	off     = "off"
 )
 
-// always are the events that every rule needs: which jobs the host has, and what they go by.
+// always are the events that every rule needs: which jobs the host has, and their settings.
 func always() []event.Kind {
 	return []event.Kind{event.Session, event.JobConfigured, event.Janitor, event.JobRemoved, event.JobStopped, event.FireStarted}
 }
 
-// Hears reports whether a rule goes by events of a kind.
+// Hears reports whether a rule needs events of a kind.
 func Hears(kind event.Kind) bool {
 	return slices.Contains(always(), kind) || slices.ContainsFunc(rows, func(r row) bool { return slices.Contains(r.events, kind) })
 }
@@ -211,7 +210,7 @@ var rows = []row{
 			metric: metric{name: "WasmjobRefused",
 				expr: `max by (job, job_name) (wasmjob_job_state{SEL, state="error"}) > 0`, summary: "A host cannot run {{ $labels.job_name }} as it is."},
 		})},
-		wait: "1m", // files come one after the other
+		wait: "1m", // files are handled one after the other
 		whole: []wholeMetric{{func(f *File) bool { return f.For("", nil).Refused },
 			"WasmjobRefusedFiles", "wasmjob_refused_files > 0", "{{ $labels.instance }} refuses files of its plugins directory."}},
 	},
@@ -247,7 +246,7 @@ func AllRules() []Rule {
 	return all
 }
 
-// rowOf is the row of a rule; the zero value if it has none, as one of another version.
+// rowOf returns the row of a rule; the zero value for an unknown one, such as a rule of another version.
 func rowOf(rule Rule) row {
 	for _, r := range rows {
 		if r.rule == rule {

@@ -25,8 +25,8 @@ func (m *Message) Title() string {
 	return fmt.Sprintf("ALERT: %s (%d new of %d)", what, m.New, len(m.Firing))
 }
 
-// Text is a message in lines, of at most so many bytes: what does not fit is counted. Alerts of one cause are
-// one line.
+// Text returns a message in lines, of at most most bytes: what does not fit is counted. Alerts of one cause
+// share a line.
 func (m *Message) Text(most int) string {
 	lines := []string{m.Title()}
 	going := func(mark string, alerts []Alert) {

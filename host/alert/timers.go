@@ -5,8 +5,7 @@ import (
 	"time"
 )
 
-// timer is when a job is to be looked at. If its plans have changed since, there is nothing
-// to do.
+// timer is when to check a job. It is ignored if the job's plan has changed since.
 type timer struct {
 	at  time.Time
 	job string

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Tried is what came of a test message to one receiver of a route.
+// Tried is the result of a test message to one receiver of a route.
 type Tried struct {
 	// Target is the receiver of the route, ROUTE/RECEIVER, Kind how it is reached.
 	Target Target `json:"target"`
@@ -34,8 +34,8 @@ func (f *File) RoutesNamed(name string) ([]Route, error) {
 	return nil, fmt.Errorf("there is no route %q%s; its routes are %s", words.Clip(name), words.Suggest(name, names), strings.Join(names, ", "))
 }
 
-// Try sends a message that says that it is a test to each receiver of some routes, to all
-// at once. What came of it is in the order of the routes and of their receivers.
+// Try sends a test message to each receiver of some routes, to all at once. The results are in the order of the
+// routes and of their receivers.
 func (f *File) Try(ctx context.Context, routes []Route, send func(context.Context, Receiver, *Message) error, now time.Time) []Tried {
 	var tried []Tried
 	var messages []Message

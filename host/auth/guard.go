@@ -14,23 +14,22 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// ErrNone is what a source answers to a request that has nothing it knows.
+// ErrNone is a source's error for a request without credentials of its kind.
 var ErrNone = errors.New("the request has nothing that says who sent it")
 
 // Source finds out who sent a request. It is safe for concurrent use.
 type Source interface {
-	// Identify returns ErrNone for a request that has nothing the source knows, so that
-	// the next source is asked. Any other error ends the search; a *Problem is answered
-	// as it is.
+	// Identify returns ErrNone for a request without credentials of its kind, so that the next source is
+	// called. Any other error ends the search; a *Problem is answered as it is.
 	Identify(r *http.Request) (Principal, error)
 }
 
-// Guard lets requests through whose sender is known. It is safe for concurrent use.
+// Guard admits requests of known senders. It is safe for concurrent use.
 type Guard struct {
 	sources []Source
 	from    func(*http.Request) string
 	log     *zap.Logger
-	// requests are those that are being answered, streams among them.
+	// requests are the requests in progress, including streams.
 	requests *Places
 	// strangers has one value for each answer under way to a request whose sender is not known.
 	strangers chan struct{}
@@ -51,7 +50,7 @@ func NewGuard(log *zap.Logger, from func(*http.Request) string, sources ...Sourc
 	return &Guard{sources: sources, from: from, log: log, requests: NewPlaces(requests()), strangers: make(chan struct{}, strangersAtOnce)}
 }
 
-// Identify says who sent the request; the error is a *Problem.
+// Identify returns the sender of a request; the error is a *Problem.
 func (g *Guard) Identify(r *http.Request) (Principal, error) {
 	for _, s := range g.sources {
 		p, err := s.Identify(r)
@@ -67,8 +66,8 @@ func (g *Guard) Identify(r *http.Request) (Principal, error) {
 	return Principal{}, Unauthenticated("sign in first: send a token as \"Authorization: Bearer TOKEN\", or open /login in a browser")
 }
 
-// problem is what is answered for an error of a source. What is no problem is ours, and
-// its text is for the log alone.
+// problem returns the answer to an error of a source. An error that is no problem is the host's own; its text
+// goes to the log only.
 func (g *Guard) problem(r *http.Request, err error) *Problem {
 	var p *Problem
 	if errors.As(err, &p) {
@@ -125,8 +124,8 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, answer func()) {
 // againKey is that of the function in a context that identifies the sender once more.
 type againKey struct{}
 
-// Outdated reports whether the sender of the context's request would not be let in again,
-// or has other roles by now. Answers that last, such as streams, ask now and then, and end.
+// Outdated reports whether the sender of the context's request would now be refused, or has other roles. Long
+// answers, such as streams, call it from time to time and end.
 func Outdated(ctx context.Context) bool {
 	again, ok := ctx.Value(againKey{}).(func() (Principal, error))
 	if !ok {

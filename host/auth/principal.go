@@ -22,12 +22,12 @@ const (
 	ByLink        Method = "login link"
 )
 
-// Principal is who sent a request. The zero value may do nothing.
+// Principal is the sender of a request. The zero value may do nothing.
 type Principal struct {
-	// Name is the user's or the token's.
+	// Name is the name of the user or the token.
 	Name   string `json:"name"`
 	Method Method `json:"method"`
-	// User is who has the host's own token, as its client says; empty if that is not known.
+	// User is the user of the host's own token, as the client states it unproven; empty if unknown.
 	User string `json:"user,omitempty"`
 	// Bindings are what it may do.
 	Bindings []Binding `json:"bindings"`

@@ -45,16 +45,16 @@ type limits struct {
 	takeOver bool
 }
 
-// heldTicket is an item's ticket.
+// heldTicket is an item's ticket in the line of a key of concurrency.
 type heldTicket struct {
 	permit.Ticket
 	key string
 }
 
-// limitLine is one key's line, as this host stands in it.
+// limitLine has this host's tickets in the line of one key.
 type limitLine struct {
 	key, path string
-	// free are the tickets of this host that no item has, in the line's order; the first granted of them may be used.
+	// free are this host's tickets without an item, in the line's order; items may take the granted ones, which are first.
 	free    []permit.Ticket
 	granted int
 	place   permit.Place // of the first that waits

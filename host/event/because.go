@@ -19,8 +19,8 @@ func (e Event) Why(r reason.Reason) Event {
 	return e
 }
 
-// UnmarshalJSON reads an event as it is kept and sent. Of one whose host gave no codes it finds them by the text: no
-// other code has to know how hosts of earlier versions worded their reasons.
+// UnmarshalJSON reads a stored or sent event. If its host gave no codes, they are derived from the text, so
+// that no other code needs to know the texts of earlier versions.
 func (e *Event) UnmarshalJSON(data []byte) error {
 	type plain Event
 	if err := json.Unmarshal(data, (*plain)(e)); err != nil {
@@ -40,7 +40,7 @@ func (e *Event) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// jobsOf are the jobs that lines about a file name first, each at the place of its line; nil if none does.
+// jobsOf returns the job that each line about a file begins with, at the line's index; nil if no line has one.
 func jobsOf(lines []string) []string {
 	jobs := make([]string, len(lines))
 	named := false
@@ -60,7 +60,7 @@ func jobsOf(lines []string) []string {
 	return jobs
 }
 
-// OfListener are the codes of the reason of a [Listener] event, which begins with the export.
+// OfListener returns the codes of the reason of a [Listener] event, which begins with the export.
 func OfListener(export string) reason.Codes {
 	return reason.Codes{{Code: reason.Listener, Args: map[string]string{"listener": export}}}
 }

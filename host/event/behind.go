@@ -1,14 +1,14 @@
 package event
 
-// Behind follows whether a host has found, in the session that it has, that the registry had gone
-// back. It is for one goroutine; the zero value has found nothing.
+// Behind records whether a host has found, in its present session, that the registry went back. It is for one
+// goroutine; the zero value has found nothing.
 type Behind struct {
 	found bool   // the next session is the one that found it
 	host  string // the id of the term that did
 }
 
-// See takes an event of the host. It returns whether the session is one that found it, and
-// whether the event has changed that. A doubt in the session changes nothing.
+// See handles an event of the host. It returns whether the present session found the registry behind, and
+// whether the event changed that. A doubt in the session changes nothing.
 func (b *Behind) See(e Event) (behind, changed bool) {
 	before := b.found || b.host != ""
 	switch {

@@ -1,5 +1,5 @@
-// Package event has what a host reports to those who watch it: events, why something
-// was skipped, what is waited for, and what guests say. Histories hold them.
+// Package event has what a host reports to observers: events, reasons of skips, waits, and lines of guests.
+// Histories store them.
 package event
 
 import (
@@ -99,7 +99,7 @@ const (
 	HostStopped Kind = "host.stopped"
 )
 
-// What the Reason of a Session says that is of no wait.
+// Reasons of a Session that is no wait.
 const (
 	SessionLive    = "live"
 	SessionSuspect = "suspect" // the registry does not answer: nothing begins
@@ -107,8 +107,8 @@ const (
 	SessionLost    = "lost"    // what runs was stopped; a new session is begun
 )
 
-// Event is one fact about a host, in the order in which the host saw them. It
-// is what the log, the terminal, the history file and the metrics read.
+// Event is one fact about a host; events are in the order in which the host saw them. The log, the terminal,
+// the history and the metrics read events.
 type Event struct {
 	Time time.Time `json:"time"`
 	Kind Kind      `json:"kind"`
@@ -130,17 +130,16 @@ type Event struct {
 	// Source is what made the fire; of JobAdded and JobChanged it is
 	// trigger if the job has no cron, and fires by triggers alone.
 	Source abi.Source `json:"source,omitempty"`
-	// RunID is the run that it is about: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger.
+	// RunID is the run of the event: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM for a trigger.
 	RunID string `json:"runId,omitempty"`
 	// Item is set for item events; Items for fire and sharding events.
 	Item  *int  `json:"item,omitempty"`
 	Items []int `json:"items,omitempty"`
-	// Total is how many items the fire has over all hosts, as far as this one
-	// knows, for FireStarted, FireSkipped and BackfillGiven; for Sharded it is how
-	// many were assigned.
+	// Total is the number of the fire's items over all hosts, as far as this host knows, for FireStarted,
+	// FireSkipped and BackfillGiven; for Sharded it is the number of assigned items.
 	Total int `json:"total,omitempty"`
-	// Args are those of the trigger, if it has some, for FireStarted, the first attempt
-	// of an ItemStarted, FireSkipped, ItemSkipped and BackfillGiven.
+	// Args are the trigger's arguments, if any, for FireStarted, the first attempt of an ItemStarted,
+	// FireSkipped, ItemSkipped and BackfillGiven.
 	Args *TriggerArgs `json:"args,omitempty"`
 	// Next is the job's scheduled instant after Instant, for a scheduled
 	// FireStarted and FireSkipped.
@@ -148,9 +147,8 @@ type Event struct {
 	// Through is set when a skip stands for all instants from Instant on: the
 	// last of them, or a time between that and the next.
 	Through time.Time `json:"through,omitzero"`
-	// Owed is set for a skip that promises a run, of this instant or of a newer
-	// one that stands for it: it follows when what is in its way is over, or a
-	// later skip says why not.
+	// Owed is set for a skip that promises a run of this instant, or of a newer one in its place. The run
+	// follows when the obstacle is gone, or a later skip says why not.
 	Owed bool `json:"owed,omitempty"`
 	// Cause is the kind of Reason, for FireSkipped, ItemSkipped and
 	// ItemHeld.
@@ -158,10 +156,10 @@ type Event struct {
 	// Runs is set for a skip whose reason is that the item runs on this host: its
 	// guest was started, and its completion has not taken effect.
 	Runs bool `json:"runs,omitempty"`
-	// Waited is for what the first attempt of an ItemStarted waited since its fire
-	// began on this host, later ones since the pause before them; nil if for nothing.
+	// Waited has the waits of an attempt: of the first since its fire began on this host, of later ones since
+	// the pause before them; nil without a wait. For ItemStarted.
 	Waited *Waited `json:"waited,omitempty"`
-	// Settings are what the job goes by from now on, for JobConfigured.
+	// Settings are the job's settings in force from now on, for JobConfigured.
 	Settings *Settings `json:"settings,omitempty"`
 	// Previous is what the item's record said of its newest run when it was
 	// begun again, for the first attempt of an ItemStarted whose item another
@@ -171,8 +169,8 @@ type Event struct {
 	KeptOffset
 	Fence  int64  `json:"fence,omitempty"`
 	Digest string `json:"digest,omitempty"`
-	// Signer is the name of the key that signed the module; empty if none that the
-	// operator knows did.
+	// Signer is the name of the key that signed the module; empty without a signature by a key known to the
+	// operator.
 	Signer   string        `json:"signer,omitempty"`
 	Attempt  int           `json:"attempt,omitempty"`
 	Outcome  abi.Outcome   `json:"outcome,omitempty"`
@@ -182,11 +180,9 @@ type Event struct {
 	Lag    time.Duration `json:"lagNs,omitempty"`
 	Memory int64         `json:"memoryBytes,omitempty"`
 	AttemptEnd
-	// DroppedLines counts the guest's log lines that were beyond the limits of
-	// one invocation, for ItemEnded and Listener.
+	// DroppedLines counts the guest's log lines over the limits of one invocation, for ItemEnded and Listener.
 	DroppedLines int64 `json:"droppedLines,omitempty"`
-	// Outside counts what the guest did with each capability, for ItemEnded and
-	// Listener.
+	// Outside counts the guest's uses of each capability, for ItemEnded and Listener.
 	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 	// Ceiling is the quota that an OverQuota is about, and Count how many
 	// uses went beyond it since the last such event: they were dropped, or, for
@@ -198,17 +194,15 @@ type Event struct {
 	// It has at most 1024 bytes.
 	// That of Refused has a line for each reason, and at most 8192 bytes.
 	Reason string `json:"reason,omitempty"`
-	// Jobs are the jobs that the lines of the Reason of Refused are about, each at the place of its line; empty for a line
-	// about the file.
+	// Jobs has the job of each line of a Refused's Reason, at the line's index; empty for a line about the
+	// file.
 	Jobs []string `json:"jobs,omitempty"`
 	// Because is Reason for programs: its code, and then that of each reason which stands in the one before. It is empty
 	// for text of guests and errors. A Session has none: its Reason is one of the words beside that kind.
 	Because reason.Codes `json:"because,omitempty"`
-	// Wait is set when a wait has reached its deadline; Duration is how long it
-	// lasted, Items are those that it is about.
+	// Wait is set when a wait has reached its deadline; Duration is its length, Items are the waiting items.
 	Wait Wait `json:"wait,omitempty"`
-	// Drift is by how much a clock is ahead, behind if it is negative, for
-	// Clock and ItemRepaired.
+	// Drift is how far a clock is ahead, or behind if negative, for Clock and ItemRepaired.
 	Drift time.Duration `json:"driftNs,omitempty"`
 	// File is the file in the plugins directory, for Refused.
 	File string `json:"file,omitempty"`
@@ -216,16 +210,16 @@ type Event struct {
 	// any more: it is whose the mark was, BesideUnknown if there was none. That host ran the item at the same time,
 	// unless the mark was edited.
 	Beside string `json:"beside,omitempty"`
-	// Backfill is how far the backfill is that a BackfillGiven and a BackfillEnded is about.
+	// Backfill is the progress of the backfill, for BackfillGiven and BackfillEnded.
 	Backfill *BackfillStep `json:"backfill,omitempty"`
 	// Edit is set for a JobChanged or a JobAdded that changed the registry's configuration by a
 	// definition file, and for a JobChanged that saw another program change it.
 	Edit *Edit `json:"edit,omitempty"`
 }
 
-// BackfillStep is how far a backfill is.
+// BackfillStep is the progress of a backfill.
 type BackfillStep struct {
-	// Since is when it was asked for: a job has one backfill of a time.
+	// Since is when the backfill was requested: a job has at most one of a time.
 	Since time.Time `json:"since"`
 	// Done is how many of its instants were given out.
 	Done int `json:"done"`
@@ -233,7 +227,7 @@ type BackfillStep struct {
 	Total int `json:"total"`
 }
 
-// BesideUnknown is Event.Beside if nobody knows who ran the item, or deleted its mark.
+// BesideUnknown is the value of Event.Beside if the host that ran the item, or deleted its mark, is unknown.
 const BesideUnknown = "unknown"
 
 // KeptOffset is the item's offset when a run started, and when its completion took effect.
@@ -245,8 +239,7 @@ type KeptOffset struct {
 	Offset string `json:"offset,omitempty"`
 }
 
-// AttemptEnd is what an ItemEnded says of the attempt besides; Batches and Records are what a DATAFLOW
-// guest fetched.
+// AttemptEnd has further facts of an ItemEnded. Batches and Records count what a DATAFLOW guest fetched.
 type AttemptEnd struct {
 	// Again is set if the item runs again: the job's retry policy has another attempt, or
 	// the worker process has ended under the item for the first time. The run is not over. A
@@ -257,12 +250,12 @@ type AttemptEnd struct {
 	Records int64 `json:"records,omitempty"`
 }
 
-// Edit is a change of a job's configuration, or its first, that came by no operation of a host.
+// Edit is a job's first configuration, or a change of it, that was not made by an operation of a host.
 type Edit struct {
-	// Who is the user, host or program that made it; From is where it came from: FromFile or FromRegistry.
+	// Who is the user, host or program that made it; From is its source: FromFile or FromRegistry.
 	Who  string `json:"who"`
 	From string `json:"from"`
-	// Created is set if the job was not there before.
+	// Created is set if the job did not exist before.
 	Created bool `json:"created,omitempty"`
 	// Before and After are the settings that differ, by their names in a definition file.
 	Before map[string]string `json:"before,omitempty"`
@@ -272,9 +265,9 @@ type Edit struct {
 // FromFile is a definition file; FromRegistry is another program that wrote to the registry.
 const FromFile, FromRegistry = "file", "registry"
 
-// TriggerArgs are what a trigger asked for beyond a run of all items.
+// TriggerArgs has what a trigger asked for beyond a run of all items.
 type TriggerArgs struct {
-	// Items are those that it asked for, as ranges: 0,3-5; empty for all.
+	// Items are the requested items, as ranges: 0,3-5; empty for all.
 	Items string `json:"items,omitempty"`
 	// Param is the job's parameter in this fire; nil if it is the configured one.
 	Param *string `json:"param,omitempty"`
@@ -282,7 +275,7 @@ type TriggerArgs struct {
 	// of a run that another host takes over, too.
 	At       bool `json:"at,omitempty"`
 	Backfill bool `json:"backfill,omitempty"`
-	// Queued is the number under which the trigger was queued behind another one; 0 if it was not.
+	// Queued is the trigger's number in the queue; 0 if it was not queued.
 	Queued int64 `json:"queued,omitempty"`
 }
 
@@ -296,10 +289,10 @@ type Waited struct {
 	Memory time.Duration `json:"memoryNs,omitempty"`
 }
 
-// LeastWaited is the shortest wait that is reported: what takes less is no wait.
+// LeastWaited is the shortest reported wait.
 const LeastWaited = 10 * time.Millisecond
 
-// Report are the waits that are worth it, nil for none.
+// Report returns the waits of at least LeastWaited, nil for none.
 func (w Waited) Report() *Waited {
 	for _, d := range []*time.Duration{&w.Listener, &w.Slot, &w.Memory} {
 		if *d < LeastWaited {
@@ -315,43 +308,43 @@ func (w Waited) Report() *Waited {
 // Settings are those parts of a job's configuration that decide when and where its
 // items run.
 type Settings struct {
-	// Cron is empty for a job that only triggers run; TimeZone is that in force.
+	// Cron is empty for a job that only triggers run; TimeZone is the zone in force.
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
-	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	// Terms has the further terms of the schedule, for programs of this project; empty for none.
 	Terms string `json:"terms,omitempty"`
-	// Labels are those of the job, NAME=VALUE by name, separated by commas; empty for none.
+	// Labels are the job's labels, NAME=VALUE by name, separated by commas; empty for none.
 	Labels   string `json:"labels,omitempty"`
 	Items    int    `json:"items"` // how many sharding items the job has
 	Misfire  bool   `json:"misfire"`
 	Failover bool   `json:"failover"`
 	// ErrorHandler is empty for LOG.
 	ErrorHandler string `json:"errorHandler,omitempty"`
-	// CatchUp is how late an instant that was missed may run.
+	// CatchUp is how late a missed instant may run.
 	CatchUp time.Duration `json:"catchUpNs"`
 }
 
-// Process names a host's process where no term of it is meant: its terms' instance
-// ids begin like that. token is what the ids have after the address.
+// Process names a host's process without a term: the instance ids of its terms begin with that name. token is
+// the part of the ids after the address.
 func Process(server, token string) string {
 	pid, _, _ := strings.Cut(token, "-")
 	return server + "@-@" + pid
 }
 
-// ProcessOf is the process of an instance, as [Process] names it.
+// ProcessOf returns the process of an instance, as [Process] names it.
 func ProcessOf(id string) string {
 	server, token, _ := strings.Cut(id, "@-@")
 	return Process(server, token)
 }
 
-// Names reports whether people call an instance by a name: its id, its process, or its server.
+// Names reports whether a name stands for an instance: its id, its process, or its server.
 func Names(name, id string) bool {
 	server, _, _ := strings.Cut(id, "@-@")
 	return name == id || name == server || name == ProcessOf(id)
 }
 
-// TermOf is the term of an instance: its id without the number that it has from the second
-// time on that the term joined a job.
+// TermOf returns the term of an instance: its id without the number that the term adds when it joins a job
+// again.
 func TermOf(id string) string {
 	server, token, _ := strings.Cut(id, "@-@")
 	if parts := strings.SplitN(token, "-", 3); len(parts) == 3 {
@@ -360,15 +353,15 @@ func TermOf(id string) string {
 	return server + "@-@" + token
 }
 
-// PreviousRun is a run of another instance, as the item's record has it.
-// With it the histories show what became of a run whose host died before it could.
+// PreviousRun is a run of another instance, as the item's record has it. From it the histories show the outcome
+// of a run whose host died before it could report one.
 type PreviousRun struct {
 	// Host is the instance id of the host that began it.
 	Host string `json:"host"`
 	// Instant is the scheduled time of its fire; Trigger is the number of the trigger round, 0 for other fires.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
-	// Outcome is that of the completion that took effect, LOST or HELD if the run
-	// was given up after its host had died, and empty if it was open.
+	// Outcome is the outcome of the completion that took effect, LOST or HELD if the run was given up after its
+	// host's death, and empty if it was open.
 	Outcome abi.Outcome `json:"outcome,omitempty"`
 }

@@ -23,9 +23,9 @@ type GuestLog struct {
 	Attrs []string
 }
 
-// WholeLog takes all lines of all guests, also those that are beyond the limits of a log.
+// WholeLog takes all lines of all guests, including those over the limits of a log.
 type WholeLog struct {
-	// Where names what keeps them, for people: a file.
+	// Where names the file of the lines, for people.
 	Where string
 	// Add takes a line, from the guest's goroutine. It may block until ctx has ended, and for a
 	// second at most.
@@ -42,8 +42,8 @@ type Run struct {
 	RunID   string
 }
 
-// GuestCall is a request or a connection of a guest that is over. It comes before the
-// event of the end of its attempt or listener.
+// GuestCall is an ended request or connection of a guest. It precedes the event that ends its attempt or
+// listener.
 type GuestCall struct {
 	Run
 	Time time.Time // when it was over, by the host's clock

@@ -18,8 +18,8 @@ const (
 	ListChanges byte = 'c'
 )
 
-// What [Page.Missing] says while a database that hosts share does not answer. Why it does not is in [State]. AwayForLong: there is more than is
-// found.
+// Values of [Page.Missing] while a database that hosts share does not answer; [State] says why. AwayForLong:
+// more records exist than were found.
 const (
 	Away        = "the history's database does not answer: shown is what was not written there yet"
 	AwayForLong = "the history's database does not answer: shown is the newest of what was not written there yet"
@@ -28,22 +28,20 @@ const (
 // ErrUnavailable is wrapped by the errors of a store whose database does not answer.
 var ErrUnavailable = errors.New("the history's database does not answer")
 
-// ErrFilter is wrapped by the errors of filters that no store can answer: their text
-// names the field.
+// ErrFilter is wrapped by the errors of filters that no store can answer. The text names the field.
 var ErrFilter = errors.New("bad filter")
 
-// Position is where a record stands in a list: by its time, and among those of one
-// time by ID, which is the run's id, or a number.
+// Position is the place of a record in a list: ordered by Time, then by ID, which is the run's id or a number.
 type Position struct {
 	Time int64 // Unix nanoseconds
 	ID   string
 }
 
-// PositionOf is the position of a record with that time.
+// PositionOf returns the position of a record with that time.
 func PositionOf(t time.Time, id string) Position { return Position{Nanos(t), id} }
 
-// Nanos is a time in Unix nanoseconds; the times that have none, such as zero, become
-// the nearest that does.
+// Nanos returns a time in Unix nanoseconds. A time out of their range, such as zero, becomes the nearest in
+// range.
 func Nanos(t time.Time) int64 {
 	const most = math.MaxInt64 / int64(time.Second)
 	switch s := t.Unix(); {
@@ -69,7 +67,7 @@ const (
 	maxCursorID   = 1 << 10
 )
 
-// Cursor is the position as a [Filter.After] of such a list.
+// Cursor returns the position as a [Filter.After] of that kind of list.
 func (p Position) Cursor(list byte) string {
 	b := make([]byte, 0, cursorHead+len(p.ID))
 	b = append(b, cursorVersion, list)
@@ -78,7 +76,7 @@ func (p Position) Cursor(list byte) string {
 	return base64.RawURLEncoding.EncodeToString(b)
 }
 
-// ParseCursor reads a cursor of such a list. The empty cursor is none: ok is false.
+// ParseCursor reads a cursor of that kind of list. For an empty cursor ok is false.
 func ParseCursor(list byte, cursor string) (p Position, ok bool, err error) {
 	if cursor == "" {
 		return Position{}, false, nil

@@ -34,8 +34,8 @@ func (f *Filter) Check() error {
 	return nil
 }
 
-// OnlyJob is the name of the job that the filter wants, if its pattern matches one name
-// alone. A backslash takes the next character as it is.
+// OnlyJob returns the job's name if the filter's pattern matches one name only. A backslash quotes the next
+// character.
 func (f *Filter) OnlyJob() (name string, ok bool) {
 	if len(f.Jobs) != 1 {
 		return "", false
@@ -64,7 +64,7 @@ func (f *Filter) job(name string) bool {
 	return len(f.Jobs) == 0 || slices.ContainsFunc(f.Jobs, func(p string) bool { return p == name || ceiling.Matches(p, name) })
 }
 
-// fire reports whether a record is of the fire that the filter names.
+// fire reports whether a record belongs to the filter's fire.
 func (f *Filter) fire(instant time.Time, trigger int64) bool {
 	if f.Trigger != 0 {
 		return f.Trigger == trigger
@@ -80,7 +80,7 @@ func (f *Filter) host(id string) bool { return f.Host == "" || event.Names(f.Hos
 
 func (f *Filter) item(n int) bool { return f.Item == nil || *f.Item == n }
 
-// text reports whether one of the texts has that of the filter.
+// text reports whether one of the texts contains the filter's.
 func (f *Filter) text(texts ...string) bool {
 	if f.Text == "" {
 		return true
@@ -107,10 +107,10 @@ func (f *Filter) MatchFire(x *Fire) bool {
 		f.outcome(x.Failed+x.Unknown > 0, x.Result()) && (!f.Running || x.Running > 0) && f.within(x.Begun) && f.text(x.Message)
 }
 
-// runID is the id of an item's run, as tree.RunID makes it.
+// runID returns the id of an item's run, as tree.RunID makes it.
 func (f *Fire) runID(item int) string { return f.Key().String() + "/" + strconv.Itoa(item) }
 
-// RunIDs are the ids of its items' runs.
+// RunIDs returns the ids of its items' runs.
 func (f *Fire) RunIDs() []string {
 	ids := make([]string, len(f.Items))
 	for i, item := range f.Items {
@@ -158,7 +158,7 @@ func CheckOperation(text string, settings []string) error {
 	return fmt.Errorf("found %q, expected %s, the first words of one, or edit and settings, such as edit cron%s", words.Clip(text), strings.Join(known, ", "), words.Suggest(wanted, all))
 }
 
-// noSettings is what an edit names that changed the configuration, and none of the settings.
+// noSettings stands in an edit's name for a change of the configuration that changed no setting.
 const noSettings = "config"
 
 // names reports whether a text names an operation: whole, by its first words, or an edit by some of

@@ -19,7 +19,7 @@ const (
 	burstPart, againPart = 4, 4
 )
 
-// quota is what one job may still take in the history.
+// quota is the rest of one job's share of the history.
 type quota struct {
 	ceiling ceiling.Ceiling
 	free    float64 // bytes
@@ -33,7 +33,7 @@ func newQuota(c ceiling.Ceiling, now time.Time) *quota {
 	return &quota{ceiling: c, free: float64(c.Value) / burstPart, at: now}
 }
 
-// refill adds what has become free since the last time. It returns the most that may be.
+// refill adds the share of the time since the last call. It returns the upper limit.
 func (q *quota) refill(now time.Time) (burst float64) {
 	burst = float64(q.ceiling.Value) / burstPart
 	q.free = min(burst, q.free+float64(q.ceiling.Value)*now.Sub(q.at).Seconds()/day.Seconds())
@@ -41,8 +41,8 @@ func (q *quota) refill(now time.Time) (burst float64) {
 	return burst
 }
 
-// line uses so many bytes for a line. Half of what may be taken at once is kept for
-// events: what a job logs does not drive out what became of it.
+// line takes bytes for a line. Half of the burst is kept for events, so that log lines do not displace
+// outcomes.
 func (q *quota) line(bytes int, now time.Time) bool {
 	if burst := q.refill(now); q.free-float64(bytes) < burst/2 {
 		return false
@@ -63,8 +63,8 @@ func (q *quota) take(bytes int, now time.Time) bool {
 	return true
 }
 
-// admit reports whether a record of so many bytes may be kept, and says first what there
-// is to say about those that may not.
+// admit reports whether a record of so many bytes may be kept. It first passes events about dropped ones to
+// say.
 func (q *quotas) admit(r Record, bytes int, say func(event.Event)) bool {
 	job := r.Job()
 	if job == "" || r.Change != nil { // who changed what is never dropped
@@ -99,7 +99,7 @@ func (q *quotas) admit(r Record, bytes int, say func(event.Event)) bool {
 	return true
 }
 
-// over reports a record that is dropped. It returns false.
+// over counts a dropped record. It returns false.
 func (q *quotas) over(job string) bool {
 	if q.onOver != nil {
 		q.onOver(job)
@@ -107,7 +107,7 @@ func (q *quotas) over(job string) bool {
 	return false
 }
 
-// end is the event that says how many were dropped.
+// end returns the event with the number of dropped events.
 func (q *quota) end(job, instance string, at time.Time) event.Event {
 	e := event.Event{Time: at, Kind: event.OverQuota, Host: instance, Job: job, Ceiling: ceiling.HistoryBytes, Count: q.dropped,
 		Reason: fmt.Sprintf("%d events of the job were not kept up to here: %s", q.dropped, q.ceiling)}

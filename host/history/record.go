@@ -27,7 +27,7 @@ type Record struct {
 	Change *Change
 }
 
-// Time is that of the record.
+// Time returns the record's time.
 func (r Record) Time() time.Time {
 	switch {
 	case r.Event != nil:
@@ -40,7 +40,7 @@ func (r Record) Time() time.Time {
 	return time.Time{}
 }
 
-// Job is that of the record, empty if it has none.
+// Job returns the record's job, empty if it has none.
 func (r Record) Job() string {
 	switch {
 	case r.Event != nil:
@@ -113,7 +113,7 @@ func ChangeOf(e event.Event) (c Change, ok bool) {
 	return c, true
 }
 
-// settingsText is settings as JSON, empty for none.
+// settingsText returns settings as JSON, empty for none.
 func settingsText(settings map[string]string) string {
 	if len(settings) == 0 {
 		return ""
@@ -131,7 +131,7 @@ type Setting struct {
 	Had                 bool
 }
 
-// Settings are those that a change has changed, by name; ok is false if it was of something else.
+// Settings returns the changed settings by name; ok is false if the change is of another kind.
 func (c *Change) Settings() (list []Setting, ok bool) {
 	var before, after map[string]string
 	if json.Unmarshal([]byte(cmp.Or(c.Before, "{}")), &before) != nil || json.Unmarshal([]byte(c.After), &after) != nil {
@@ -150,7 +150,7 @@ type Entry struct {
 	JSON []byte
 }
 
-// NewEntry encodes a record. What is no text in it becomes U+FFFD.
+// NewEntry encodes a record. Invalid UTF-8 becomes U+FFFD.
 func NewEntry(r Record) (Entry, error) {
 	data, err := r.MarshalJSON()
 	if err == nil && bytes.Contains(data, []byte(`\ufffd`)) {

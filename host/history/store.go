@@ -32,16 +32,16 @@ type Store interface {
 	Close() error
 }
 
-// MaxLimit is the most records of a page, DefaultLimit those of one that asks for none.
+// MaxLimit is the largest limit of a page, DefaultLimit the limit if none is set.
 const MaxLimit, DefaultLimit = 1000, 50
 
-// Filter says which records are wanted: those for which all of it holds. The zero
-// value is all.
+// Filter selects records that meet all of its conditions. The zero value selects all.
 type Filter struct {
 	// Jobs are patterns of names, as path.Match has them; none is all jobs. Events of
 	// a host, which have no job, are found if there is no pattern.
 	Jobs []string
-	// Labels finds what is of jobs that have such labels now. Who asks a store has replaced it by Jobs: no store looks at it.
+	// Labels selects records of jobs that have these labels now. Callers resolve it into Jobs before they query
+	// a store; stores ignore it.
 	Labels labels.Selector
 	Host   string // an instance's id, its process, or its server; see [event.Names]
 	Item   *int
@@ -50,10 +50,10 @@ type Filter struct {
 	// Instant is the scheduled time of one fire, Trigger its trigger round, which finds the change that asked for it, too.
 	Instant time.Time
 	Trigger int64
-	// Failed wants what failed, or of which that is not known, and not what was stopped; Outcomes are alternatives.
+	// Failed selects failures and unknown outcomes, without cancelled runs; Outcomes are alternatives.
 	Failed   bool
 	Outcomes []abi.Outcome
-	// Running wants runs and fires that have not ended.
+	// Running selects runs and fires that have not ended.
 	Running bool
 	Kinds   []event.Kind
 	// Level is the least level of a line, as abi.LevelInfo, which is 0: lines of lower
@@ -72,9 +72,10 @@ type Filter struct {
 	// Limit is 1 to MaxLimit, 0 is DefaultLimit. After is the Next of the page before.
 	Limit int
 	After string
-	// Oldest wants the oldest first.
+	// Oldest sorts the oldest first.
 	Oldest bool
-	// Unwritten wants only what a store has not written to a database that hosts share, while that does not answer.
+	// Unwritten selects only records that a store has not yet written to the hosts' common database, while that
+	// does not answer.
 	Unwritten bool
 }
 
@@ -92,14 +93,13 @@ type Page[T any] struct {
 // Fire is a job's fire over all hosts that are known to the store.
 type Fire struct {
 	Job string `json:"job"`
-	// Labels are those that the job has now, by name; they are in lists, and not in what a store has.
+	// Labels are the job's present labels; only lists have them, stores do not.
 	Labels  labels.Set `json:"labels,omitempty"`
 	Instant time.Time  `json:"instant"`
 	Trigger int64      `json:"trigger,omitempty"`
 	Source  abi.Source `json:"source"`
 	Hosts   []string   `json:"hosts"`
-	// Items are those that began; Total is how many the fire has over all hosts, 0 if
-	// that is not known.
+	// Items are the items that began; Total is how many the fire has over all hosts, 0 if unknown.
 	Items []int `json:"items"`
 	Total int   `json:"total,omitempty"`
 	// Succeeded, Failed and Running count items. Running have not ended; Queued of them have not begun
@@ -108,9 +108,9 @@ type Fire struct {
 	Failed    int `json:"failed"`
 	Running   int `json:"running"`
 	Queued    int `json:"queued,omitempty"`
-	// Cancelled counts items that were stopped, as by an operator who killed them.
+	// Cancelled counts cancelled items, such as by an operator's kill.
 	Cancelled int `json:"cancelled,omitempty"`
-	// Unknown counts items whose host is gone, and of which it is not known what became.
+	// Unknown counts items with an unknown outcome, whose host is gone.
 	Unknown int       `json:"unknown,omitempty"`
 	Begun   time.Time `json:"begun"`
 	// Ended is when the last item ended, zero while one runs.
@@ -131,7 +131,7 @@ type Fire struct {
 type Run struct {
 	ID  string `json:"id"`
 	Job string `json:"job"`
-	// Labels are those that the job has now, by name.
+	// Labels are the job's present labels.
 	Labels  labels.Set `json:"labels,omitempty"`
 	Item    int        `json:"item"`
 	Instant time.Time  `json:"instant"`
@@ -139,12 +139,12 @@ type Run struct {
 	Source  abi.Source `json:"source"`
 	Host    string     `json:"host"`
 	Attempt int        `json:"attempt"`
-	// Begun is when it began on Host.
+	// Begun is when the run began on Host.
 	Begun time.Time `json:"begun"`
 	// First is when it began first, if it was taken over from another host; else zero. A list
 	// has it in the place of its first begin.
 	First time.Time `json:"firstBegun,omitzero"`
-	// Ended is when it ended, zero while it runs.
+	// Ended is when the run ended, zero while it runs.
 	Ended time.Time `json:"ended,omitzero"`
 	// Duration is how long its last attempt took, in nanoseconds, 0 if that is not known. All attempts
 	// on Host took from Begun to Ended.
@@ -173,7 +173,7 @@ type Run struct {
 type Line struct {
 	Time time.Time `json:"time"`
 	Job  string    `json:"job"`
-	// Labels are those that the job has now, by name; a line that is followed has none.
+	// Labels are the job's present labels; a followed line has none.
 	Labels labels.Set `json:"labels,omitempty"`
 	RunID  string     `json:"runId"`
 	// Item is -1 in a listener.
@@ -211,22 +211,22 @@ type Change struct {
 	Host string `json:"host,omitempty"`
 	// Trigger is the number of the trigger round that a trigger made.
 	Trigger int64 `json:"trigger,omitempty"`
-	// Before and After are what was changed, as text; both may be empty.
+	// Before and After are the changed value, as text; both may be empty.
 	Before string `json:"before,omitempty"`
 	After  string `json:"after,omitempty"`
-	// Why is what the user gave as the reason.
+	// Why is the reason that the user gave.
 	Why string `json:"why,omitempty"`
-	// Error says why it did not take effect, empty if it did.
+	// Error says why the change did not take effect, empty if it did.
 	Error string `json:"error,omitempty"`
 }
 
-// State is how a store fares.
+// State is the condition of a store.
 type State struct {
 	// Where names the store without a password.
 	Where string `json:"where"`
-	// Shared: all hosts of the cluster write there, so that it answers for all.
+	// Shared: all hosts of the cluster write to the store, so that it answers for all.
 	Shared bool `json:"shared"`
-	// Queued waits in memory, Spooled on the disk; Dropped was lost since the host began.
+	// Queued records wait in memory, Spooled ones on the disk; Dropped counts those lost since the host began.
 	Queued  int64 `json:"queued"`
 	Spooled int64 `json:"spooled"`
 	Dropped int64 `json:"dropped"`

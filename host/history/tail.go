@@ -23,15 +23,15 @@ const (
 // or the run ends, so that a store has the end of its log and not all of it. They
 // belong to the feed's goroutine.
 type tails struct {
-	// whole says where all lines are; empty: where is not known.
+	// whole names the file with all lines; empty: unknown.
 	whole string
 	runs  map[string]*tail
 	held  int // bytes, of all runs
 }
 
-// tail is what there is of one run.
+// tail has the held-back lines of one run.
 type tail struct {
-	// free is how many bytes may pass; at is when that was filled.
+	// free is how many bytes may pass; at is when it was last filled.
 	free int
 	at   time.Time
 	held []*Line // oldest first
@@ -79,7 +79,7 @@ func (t *tails) add(l *Line, now time.Time, write func(*Line)) {
 	}
 }
 
-// release writes what is held back of a run, and what is missing before it.
+// release writes the held-back lines of a run, after a line about those missing before them.
 func (t *tails) release(one *tail, write func(*Line)) {
 	if one.gap > 0 {
 		write(gapLine(one.held[0], one.gap, t.whole))
@@ -110,7 +110,7 @@ func (t *tails) ended(e *event.Event, write func(*Line)) {
 	}
 }
 
-// RunEnded is the id of the run that the event ends an attempt of; empty if it ends none.
+// RunEnded returns the id of the run of which the event ends an attempt; empty if it ends none.
 func RunEnded(e *event.Event) string {
 	switch e.Kind {
 	case event.ItemEnded:
@@ -122,10 +122,10 @@ func RunEnded(e *event.Event) string {
 	return ""
 }
 
-// listenerItem is the item of what a listener logs.
+// listenerItem is the item of a listener's lines.
 const listenerItem = -1
 
-// due writes what was held back for long enough, and forgets runs that do not log.
+// due writes lines held back long enough, and forgets silent runs.
 func (t *tails) due(now time.Time, write func(*Line)) {
 	for id, one := range t.runs {
 		if now.Sub(one.at) < tailPause {
@@ -140,7 +140,7 @@ func (t *tails) due(now time.Time, write func(*Line)) {
 	}
 }
 
-// end writes all that is held back.
+// end writes all held-back lines.
 func (t *tails) end(write func(*Line)) {
 	for id, one := range t.runs {
 		t.release(one, write)

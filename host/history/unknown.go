@@ -7,7 +7,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// Why the outcome of a run is not known, as its message.
+// Messages of runs with unknown outcome.
 const (
 	hostEnded   = "its host ended while it ran, and another process has begun since: this history does not know what became of it"
 	sessionGone = "its host's session with the registry ended while it ran: this history does not know what became of it"
@@ -45,7 +45,7 @@ func (r *Run) Abandon(e event.Event, shared bool) bool {
 	return true
 }
 
-// known reports whether it is known how the run ended.
+// known reports whether the run's end is known.
 func (r *Run) known() bool { return !r.Ended.IsZero() && r.Outcome != Unknown }
 
 // Abandon does with a part what [Run.Abandon] does with a run.
@@ -58,7 +58,7 @@ func (p *Part) Abandon(e event.Event, shared bool) bool {
 	return true
 }
 
-// later is the later of two times: the clocks of hosts are apart.
+// later returns the later of two times: the clocks of hosts differ.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -82,10 +82,10 @@ func JoinRuns(a, b Run) Run {
 	return b
 }
 
-// Same reports whether two records are of one run. Numbers of trigger rounds come again.
+// Same reports whether two records are of one run: numbers of trigger rounds can repeat.
 func (r *Run) Same(o *Run) bool {
 	return r.ID == o.ID && r.Instant.Sub(o.Instant).Abs() <= apart
 }
 
-// Outcomes are all that records may have.
+// Outcomes returns all outcomes of records.
 func Outcomes() []abi.Outcome { return append(abi.Outcomes(), Lost, Held, Unknown) }

@@ -2,7 +2,7 @@ package schedule
 
 import "time"
 
-// days says which days of a month match.
+// days is a rule for which days of a month match.
 type days struct {
 	rule dayRule
 	// dates has bits 1 to 31, weekdays bits 0 (Sunday) to 6.
@@ -25,8 +25,7 @@ const (
 	lastWeekday // the last weekday of the month
 )
 
-// of are the days that match in a month, bit 1 to 31. A day that the month
-// does not have does not match.
+// of returns the days that match in a month, as bits 1 to 31. Days that the month does not have never match.
 func (d *days) of(year int, month time.Month) uint32 {
 	first := int(time.Date(year, month, 1, 0, 0, 0, 0, time.UTC).Weekday())
 	length := time.Date(year, month+1, 0, 0, 0, 0, 0, time.UTC).Day()
@@ -34,7 +33,7 @@ func (d *days) of(year int, month time.Month) uint32 {
 	var day int
 	switch d.rule {
 	case dateAndWeekday, dateOrWeekday:
-		// A week that begins with the weekday of the 1st, five times over.
+		// The weekdays in order from that of the 1st, five times over.
 		week := uint64((d.weekdays|d.weekdays<<7)>>first) & 0x7f
 		weekdays := uint32(week * (1 | 1<<7 | 1<<14 | 1<<21 | 1<<28) << 1)
 		all := uint32(1<<(length+1) - 2)

@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// Fields are a schedule's fields as numbers, ascending, for whoever words it.
+// Fields are a schedule's fields as numbers, ascending, for describing it in words.
 type Fields struct {
-	// Every is the interval of @every; all else is empty then.
+	// Every is the interval of @every; all other fields are empty then.
 	Every                   time.Duration
 	Seconds, Minutes, Hours []int
 	Days                    Days
@@ -17,8 +17,8 @@ type Fields struct {
 
 // Days says on which days a schedule fires.
 type Days struct {
-	// Dates and Weekdays (0 is Sunday) both have to match, with Either one of them;
-	// each is empty if all match.
+	// Dates and Weekdays (0 is Sunday) must both match, or with Either only one of them; each is empty if all
+	// match.
 	Dates, Weekdays []int
 	Either          bool
 	// Nth is 1 to 5 for the first to the fifth of the one weekday in a month, -1 for

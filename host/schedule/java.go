@@ -6,13 +6,11 @@ import (
 	"time"
 )
 
-// JavaCompatible reports whether ElasticJob would fire at the same instants: nil,
-// or the reason why not. ElasticJob has Quartz for the expression, and for the
-// zone its own host's (empty) or an offset from GMT. An empty expression, that
-// of a one-off job, is the same everywhere.
+// JavaCompatible returns nil if ElasticJob would fire at the same instants, or the reason why not. ElasticJob
+// evaluates the expression with Quartz, in its host's own zone (empty) or an offset from GMT. An empty
+// expression, that of a one-off job, is the same everywhere.
 //
-// With an empty zone, in a place where clocks are changed, Quartz keeps its own
-// rules on the days on which they are; that is not looked at here.
+// On days on which clocks change, Quartz has its own rules for an empty zone; they are not checked here.
 func JavaCompatible(expr, zone string) error {
 	if zone != "" && !strings.HasPrefix(zone, "GMT") {
 		return fmt.Errorf("time zone %q: ElasticJob knows only GMT, offsets such as GMT+08:00, and empty for the zone of its host", zone)

@@ -8,13 +8,12 @@ import (
 	"time"
 )
 
-// Parse reads an expression whose fields are local times of loc; nil is the
-// host's zone. An error names the field, what was found and what is allowed.
-// An expression that matches no date that ever comes (30 February) is an error
-// too; one whose years are over is not.
+// Parse reads an expression whose fields are local times of loc; nil is the host's zone. An error names the
+// field, what was found and what is allowed. An expression that matches no date at all (30 February) is an
+// error too; one whose years are over is not.
 //
-// In the Quartz dialect whatever is accepted means what it means to Quartz.
-// What Quartz would read in silence, but not as it is written, is refused.
+// An expression that is accepted in the Quartz dialect means what it means to Quartz. Expressions that Quartz
+// silently reads otherwise than written are refused.
 func Parse(expr string, loc *time.Location) (*Schedule, error) {
 	if loc == nil {
 		loc = time.Local
@@ -55,18 +54,18 @@ func Parse(expr string, loc *time.Location) (*Schedule, error) {
 
 const longestExpression = 1000
 
-// A fire and its end are two writes to the registry, and ends are gathered for
-// 50 ms: below this a fire would not be over before the next.
+// A fire and its end are two writes to the registry, and ends are batched for 50 ms: with a shorter interval a
+// fire would not end before the next.
 const shortestInterval = 100 * time.Millisecond
 
-// field is what may stand in one field of an expression.
+// field says what is valid in one field of an expression.
 type field struct {
 	number   int // as users count
 	name     string
 	min, max int
-	last     int // of *; max, but for the Unix day of the week, where 7 is 0
+	last     int // of *; max, except for the Unix day of the week, where 7 is 0
 	maxStep  int
-	names    []string // of the values from min on
+	names    []string // names of the values, starting at min
 	strict   bool     // Quartz: names have no steps and do not mix with numbers
 }
 
@@ -105,7 +104,7 @@ func (p parser) fail(f field, format string, args ...any) error {
 	return fmt.Errorf("cron %q: field %d (%s): %s", p.expr, f.number, f.name, fmt.Sprintf(format, args...))
 }
 
-// list reads a field without any of the letters for special days.
+// list reads a field without the letters for special days.
 func (p parser) list(f field, text string) (uint64, error) {
 	s, err := p.set(f, text, 0)
 	return s[0], err
@@ -233,7 +232,7 @@ func (p parser) unix(texts []string, s *Schedule) (err error) {
 		}
 	}
 	s.days = days{dates: uint32(dates), weekdays: uint32(weekdays)}
-	// crontab(5): either day will do if neither field begins with a *.
+	// crontab(5): either day may match if neither field begins with a *.
 	if texts[2][0] != '*' && texts[4][0] != '*' {
 		s.days.rule = dateOrWeekday
 	}
@@ -269,7 +268,7 @@ func (p parser) descriptor(texts []string, s *Schedule) error {
 	return nil
 }
 
-// quartzOf is what a descriptor stands for; empty if it is none.
+// quartzOf returns the expression for a descriptor; empty if it is none.
 func quartzOf(word string) string {
 	switch strings.ToLower(word) {
 	case "@yearly", "@annually":

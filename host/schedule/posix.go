@@ -13,11 +13,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// OwnZone is the zone that a value of the environment variable TZ names: an IANA name, an
-// absolute file name, or a rule of POSIX such as CST-8 or EST5EDT,M3.2.0,M11.1.0, each with
-// or without a colon before it. Empty is UTC. Mind the sign of POSIX: CST-8 is east of
-// Greenwich, and GMT+8 west of it. The location's name is "Local". Go itself takes a value that it cannot read
-// for UTC; OwnZone returns an error that says what was found.
+// OwnZone is the zone that a value of the environment variable TZ names: an IANA name, an absolute file name,
+// or a rule of POSIX such as CST-8 or EST5EDT,M3.2.0,M11.1.0, each with or without a colon before it. Empty is
+// UTC. In POSIX the sign is reversed: CST-8 is east of Greenwich, and GMT+8 west of it. The location's name is
+// "Local". Where Go treats an unreadable value as UTC, OwnZone returns an error that says what was found.
 func OwnZone(tz string) (*time.Location, error) {
 	name := strings.TrimPrefix(tz, ":")
 	if name == "" {
@@ -43,8 +42,8 @@ func OwnZone(tz string) (*time.Location, error) {
 	return loc, nil
 }
 
-// Published is the zone's name; of a host's own zone, which is "Local" everywhere, with its
-// offsets in January and July of the year, so that hosts can see that theirs differ.
+// Published is the zone's name. For a host's own zone, which is "Local" everywhere, it adds the offsets in
+// January and July of the year, so that hosts can see that theirs differ.
 func Published(zone *time.Location, year int) string {
 	name := zone.String()
 	if zone != time.Local {
@@ -67,8 +66,8 @@ const (
 	posixDay    = `(J?\d{1,3}|M(1[0-2]|[1-9])\.[1-5]\.[0-6])(/[+-]?\d{1,3}(:[0-5]\d){0,2})?`
 )
 
-// fixedData makes a location of a rule. Go understands one at the end of a zone's data, for
-// the time behind the last change that the data has: this data has none.
+// fixedData makes the zone data for a rule. Go reads a rule at the end of a zone's data, for times after the
+// last change in the data: this data has no changes.
 func fixedData(rule string) (*time.Location, error) {
 	var b bytes.Buffer
 	for range 2 { // a block of 32-bit times, and one of 64-bit times

@@ -59,7 +59,7 @@ func (p parser) days(texts []string) (days, error) {
 		texts[dateAt] = "?"
 		hint := instead(texts, dayAt, namedDays(dayText, 1))
 		if other := instead(texts, dayAt, namedDays(dayText, 0)); hint == "" {
-			hint = other // 0 is there, so that 1 is Monday
+			hint = other // accepts 0, so that 1 is Monday
 		} else if other != "" && other != hint {
 			hint += ", or" + strings.TrimPrefix(other, "; write") + " if 1 is Monday, as with 5 fields"
 		}
@@ -69,8 +69,7 @@ func (p parser) days(texts []string) (days, error) {
 	}
 }
 
-// instead proposes the expression with another text in one field; it is empty if that would
-// not be accepted either.
+// instead proposes the expression with another text in one field; empty if that would be invalid too.
 func instead(texts []string, at int, text string) string {
 	texts = slices.Clone(texts)
 	texts[at] = text
@@ -81,8 +80,7 @@ func instead(texts []string, at int, text string) string {
 	return fmt.Sprintf("; write %q", expr)
 }
 
-// namedDays writes the days of a list by their names, if sunday is Sunday's number. What else
-// is in the text, and what has no name, stays.
+// namedDays replaces the days of a list by their names, if sunday is Sunday's number. Everything else stays.
 func namedDays(text string, sunday int) string {
 	if strings.ContainsAny(text, "/L#") {
 		return text // Quartz takes no step after a name; the rest is Quartz's own
@@ -97,8 +95,8 @@ func namedDays(text string, sunday int) string {
 	})
 }
 
-// Surprise says how days of the week were read that may have been meant as in Unix cron: a
-// working week or a weekend by numbers. It is empty for any other expression.
+// Surprise explains how days of the week were read that may have been meant as in Unix cron: a working week or
+// a weekend as numbers. It is empty for other expressions.
 func (s *Schedule) Surprise() string {
 	texts := strings.Fields(s.expr)
 	if s.dialect != quartz || !slices.Contains([]string{"1-5", "1-6", "6-7", "6,7", "1,2,3,4,5"}, texts[5]) {

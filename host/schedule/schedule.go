@@ -44,19 +44,16 @@ const (
 	interval
 )
 
-// Next is the first instant after t at which the schedule fires, in the
-// schedule's zone. The zero time means that it never fires again. Nothing fires
-// from the last day of the year 9999 on, so that each instant has four digits of a
-// year in every zone, as RFC 3339 and JSON want it.
+// Next is the first instant after t at which the schedule fires, in the schedule's zone. The zero time means
+// that it never fires again. Nothing fires from the last day of the year 9999, so that the year has four digits
+// in every zone, as RFC 3339 and JSON require.
 //
-// Fields are matched against the local time of the zone. Where clocks are put
-// forward, local times that are left out fire once, together, at the first
-// instant after the gap. Where clocks are put back, local times that come
-// twice fire the first time only, unless the schedule fires in every hour of
-// the day: then it goes on in both passes. [Schedule.With] has other rules.
+// Fields are matched against the local time of the zone. When clocks go forward, the skipped local times fire
+// once, together, at the first instant after the gap. When clocks go back, local times that occur twice fire
+// the first time only, unless the schedule fires in every hour of the day: then it fires both times.
+// [Schedule.With] has other rules.
 //
-// Next takes a bounded time, about a microsecond as a rule, and does not
-// allocate.
+// Next takes bounded time, usually about a microsecond, and does not allocate.
 func (s *Schedule) Next(t time.Time) time.Time {
 	if s.dialect == interval {
 		return s.nextInterval(t)
@@ -67,14 +64,13 @@ func (s *Schedule) Next(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// nextField is the next instant of a schedule with fields, in whatever year.
+// nextField is Next for a schedule with fields, without the limit of years.
 func (s *Schedule) nextField(t time.Time) time.Time {
 	if t.Year() > lastYearAsked {
 		return time.Time{}
 	}
-	// at is the earliest instant that may fire. It goes from one change of the
-	// zone's offset to the next, but not through those far before the next
-	// local time that matches.
+	// at is the earliest instant that may fire. The loop goes from one change of the zone's offset to the next,
+	// but skips those far before the next matching local time.
 	at := max(t.Unix()+1, -longestChange)
 	for {
 		z := zoneAt(at, s.loc)
@@ -92,7 +88,7 @@ func (s *Schedule) nextField(t time.Time) time.Time {
 		case ok && local-z.offset < z.end:
 			return time.Unix(local-z.offset, 0).In(s.loc)
 		case z.end-at < longestChange:
-			// What follows may repeat local times from before at.
+			// Later local times may repeat those before at.
 			at = z.end
 		case !ok:
 			return time.Time{}
@@ -148,8 +144,7 @@ const (
 	// The calendar repeats itself, weekdays included, every 400 years.
 	calendarCycle = 400
 
-	// longestChange is more than clocks have ever been changed by at once, in
-	// seconds. Samoa left out a day.
+	// longestChange is an upper bound for a change of clocks, in seconds. Samoa once skipped a day.
 	longestChange = 48 * 60 * 60
 
 	forever = 1 << 61 // seconds; differences must not overflow
@@ -160,7 +155,7 @@ const (
 type zone struct {
 	start, end int64 // instants; end is not part of it, and after the one asked for
 	offset     int64
-	before     int64 // the offset before start, if start is near; else offset
+	before     int64 // the offset before start, if start is near; otherwise offset
 }
 
 func zoneAt(at int64, loc *time.Location) zone {
@@ -171,9 +166,8 @@ func zoneAt(at int64, loc *time.Location) zone {
 	if !end.IsZero() {
 		z.end = end.Unix()
 		if z.end <= at {
-			// Where the offset follows a yearly rule, package time cuts the
-			// stretches at the end of the year (UTC), and gives leap years
-			// 365 days.
+			// If the offset follows a yearly rule, package time cuts the stretches at the end of the year
+			// (UTC), and gives leap years 365 days.
 			z.end = date(t.UTC().Year()+1, time.January, 1)
 		}
 	}
@@ -187,9 +181,8 @@ func zoneAt(at int64, loc *time.Location) zone {
 	return z
 }
 
-// nextLocal is the first local time from the given one on that matches all
-// fields. Local times are counted in seconds from 1970-01-01 00:00 on a clock
-// that is never changed.
+// nextLocal is the first local time from from that matches all fields. Local times are counted in seconds from
+// 1970-01-01 00:00 on a clock that never changes.
 func (s *Schedule) nextLocal(from int64) (int64, bool) {
 	t := time.Unix(max(from, 0), 0).UTC()
 	year, month, day := t.Date()
@@ -217,7 +210,7 @@ func (s *Schedule) nextLocal(from int64) (int64, bool) {
 	return date(year, month, bits.TrailingZeros32(candidates)) + first, true
 }
 
-// daysOf are the days that match in a month, bit 1 to 31.
+// daysOf returns the days that match in a month, as bits 1 to 31.
 func (s *Schedule) daysOf(year int, month time.Month) uint32 {
 	if s.months>>month&1 == 0 || (!s.anyYear && !s.years.has(year-firstYear)) {
 		return 0
@@ -246,8 +239,7 @@ func (s *Schedule) nextSecond(hour, minute, second int) (int64, bool) {
 
 func secondOfDay(hour, minute, second int) int64 { return int64(hour*3600 + minute*60 + second) }
 
-// next is the lowest bit in values that is not below from; none if there is
-// none.
+// next returns the lowest bit in values that is not below from.
 func next(values uint64, from int) int { return bits.TrailingZeros64(values >> from << from) }
 
 const none = 64

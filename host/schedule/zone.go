@@ -21,12 +21,10 @@ import (
 //go:embed zones.txt
 var zoneNames string
 
-// Zone finds a time zone by its IANA name, or as ElasticJob writes it: GMT,
-// GMT+8, GMT+0800, GMT-03:30. Empty is the host's own zone. An error suggests
-// what may have been meant.
+// Zone finds a time zone by its IANA name, or as ElasticJob writes it: GMT, GMT+8, GMT+0800, GMT-03:30. Empty
+// is the host's own zone. An error suggests similar names.
 //
-// Mind the sign: GMT+8 is east of Greenwich, as everybody writes it; the IANA
-// name Etc/GMT+8 is west.
+// GMT+8 is east of Greenwich, as people write it; the IANA name Etc/GMT+8 is west.
 func Zone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.Local, nil
@@ -54,11 +52,10 @@ func Zone(name string) (*time.Location, error) {
 
 const longestZone = 64
 
-// offsetFromGMT reads exactly what Java takes for an offset, but for what it
-// takes in silence for plain GMT.
+// offsetFromGMT accepts what Java accepts as an offset, except what Java silently reads as plain GMT.
 func offsetFromGMT(name string) (seconds int, ok bool) {
 	if !strings.HasPrefix(name, "GMT") {
-		return 0, false // most are names, and the expression takes its time
+		return 0, false // most zones are names, and the expression is slow
 	}
 	m := regexp.MustCompile(`^GMT([+-])(\d{1,2})(?::?(\d{2}))?$`).FindStringSubmatch(name)
 	if m == nil {
@@ -80,10 +77,9 @@ func knownZone(name string) bool {
 	return !strings.Contains(name, "\n") && strings.Contains("\n"+zoneNames, "\n"+name+"\n")
 }
 
-// laterZone reports whether a name may be a zone younger than our list, which
-// the system's data may know. Not so the files that lie beside the zones
-// there, nor the copies that count leap seconds, nor a known name in other
-// letters, which only some file systems would find.
+// laterZone reports whether a name may be a zone newer than zoneNames, which the system's data may have. It
+// excludes other files in the system's directory, the copies with leap seconds, and a known name in other case,
+// which only some file systems would find.
 func laterZone(name string) bool {
 	area, _, found := strings.Cut(name, "/")
 	if !found || area == "posix" || area == "right" {
@@ -97,8 +93,7 @@ func laterZone(name string) bool {
 	return true
 }
 
-// nearZones are at most three names that may have been meant, the likeliest
-// first.
+// nearZones returns at most three similar names, the likeliest first.
 func nearZones(name string) []string {
 	wanted := strings.ToLower(strings.ReplaceAll(strings.TrimSpace(name), " ", "_"))
 	for _, prefix := range []string{"gmt", "utc", ""} {
@@ -151,9 +146,8 @@ func cutCity(zone string) (area, city string) {
 	return zone[:max(i, 0)], zone[i+1:]
 }
 
-// commonly are the zones that people mean by an abbreviation, which is no name
-// of a zone (it stands for a part of the year, or for several zones), or by a
-// city that has none of its own.
+// commonly returns the zones that people mean by an abbreviation, which is no zone's name (it stands for a part
+// of the year, or for several zones), or by a city without a zone.
 func commonly(wanted string) []string {
 	switch wanted {
 	case "pst", "pdt":

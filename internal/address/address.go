@@ -1,5 +1,5 @@
-// Package address says which addresses of the network are public. Guests reach the
-// others only where an operator has granted it. Pure.
+// Package address decides which network addresses are public. Guests reach other addresses only if an operator
+// grants it. Pure.
 package address
 
 import (
@@ -15,7 +15,7 @@ import (
 type Refused struct {
 	Address netip.Addr
 	Why     string
-	// Never says that a grant cannot allow it either.
+	// Never says that no grant can allow it.
 	Never bool
 }
 
@@ -26,8 +26,8 @@ func (r *Refused) Error() string {
 	return fmt.Sprintf("the address %s is not public: %s; a grant allows it with private: true", r.Address, r.Why)
 }
 
-// Check returns a *Refused unless the address is public, or is not and private is set.
-// Addresses that stand for others (v4-mapped, NAT64, 6to4, Teredo) are judged by those.
+// Check returns a *Refused unless the address is public, or private is set and may allow it. An address that
+// embeds another one (v4-mapped, NAT64, 6to4, Teredo) is judged by the embedded one.
 func Check(a netip.Addr, private bool) error {
 	why, never := judge(a.Unmap())
 	if why == "" || (private && !never) {
@@ -36,9 +36,8 @@ func Check(a netip.Addr, private bool) error {
 	return &Refused{a, why, never}
 }
 
-// Control makes a check for net.Dialer.ControlContext. It is called for each address
-// that a name has, after the name was resolved and just before the connection, so no
-// later answer of a name server matters.
+// Control returns a check for net.Dialer.ControlContext. It is called for each address of a name, after the
+// name was resolved and just before the connection, so no later answer of a name server matters.
 func Control(private bool, port uint16) func(ctx context.Context, network, address string, c syscall.RawConn) error {
 	return func(_ context.Context, network, address string, _ syscall.RawConn) error {
 		at, err := netip.ParseAddrPort(address)
@@ -60,8 +59,7 @@ type block struct {
 	never  bool
 }
 
-// The tables follow the special-purpose registries of IANA. Of IPv6 all is refused that
-// is not below 2000::/3.
+// The tables follow IANA's special-purpose registries. Every IPv6 address outside 2000::/3 is refused.
 var (
 	table4 = []block{
 		{prefix("0.0.0.0/8"), "unspecified", true},
@@ -137,7 +135,7 @@ func find(table []block, a netip.Addr) (why string, never bool) {
 	return table[i].why, table[i].never
 }
 
-// embedded are the IPv4 addresses to which an IPv6 address leads.
+// embedded returns the IPv4 addresses to which an IPv6 address leads.
 func embedded(a netip.Addr) (of string, meant []netip.Addr) {
 	b := a.As16()
 	at := func(i int) netip.Addr { return netip.AddrFrom4([4]byte(b[i : i+4])) }

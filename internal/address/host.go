@@ -36,7 +36,7 @@ func Host(name string) (string, error) {
 	return name, nil
 }
 
-// isNumber reports whether a name that ends so is read as an address by some resolvers.
+// isNumber reports whether some resolvers read a name with this last label as an address.
 func isNumber(label string) bool {
 	if hex, ok := strings.CutPrefix(label, "0x"); ok {
 		return strings.Trim(hex, "0123456789abcdef") == ""

@@ -13,7 +13,7 @@ import (
 
 // Bounds. Sizes are in bytes.
 const (
-	// Max is how many labels a job has at most, MaxTerms how many conditions a selector has.
+	// Max is how many labels a job may have, MaxTerms how many conditions a selector may have.
 	Max      = 16
 	MaxTerms = 64
 
@@ -21,13 +21,13 @@ const (
 	maxPrefix = 253
 )
 
-// Example is what messages say that a selector looks like.
+// Example is the example of a selector in error messages.
 const Example = "team=billing,tier!=test,critical"
 
 // Set is the labels of one job: values by name. A value may be empty. Nil is none.
 type Set map[string]string
 
-// String is the set as [Parse] reads it: NAME=VALUE by name, separated by commas.
+// String returns the set as [Parse] reads it: NAME=VALUE, sorted by name, separated by commas.
 func (s Set) String() string {
 	var b strings.Builder
 	for i, name := range slices.Sorted(maps.Keys(s)) {
@@ -41,8 +41,8 @@ func (s Set) String() string {
 	return b.String()
 }
 
-// Parse reads labels as NAME=VALUE, separated by commas. An empty text is no label. The error names what was
-// found, and what was expected.
+// Parse reads labels as NAME=VALUE, separated by commas. An empty text has no labels. The error names what was
+// found and what was expected.
 func Parse(text string) (Set, error) {
 	if strings.TrimSpace(text) == "" {
 		return nil, nil
@@ -68,7 +68,7 @@ func Parse(text string) (Set, error) {
 	return set, nil
 }
 
-// Check is an error if a label cannot have the name or the value.
+// Check returns an error if the name or the value is invalid.
 func Check(name, value string) error {
 	if err := CheckName(name); err != nil {
 		return err

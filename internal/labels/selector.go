@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Selector finds jobs by their labels: all its conditions have to hold. The zero value has none, and finds every job.
-// It is never changed.
+// Selector finds jobs by their labels: a job must meet all its conditions. The zero value has none, and finds
+// every job. It is immutable.
 type Selector struct{ terms []term }
 
 // term is one condition.
@@ -27,9 +27,9 @@ const (
 	differ             // name!=value: also a job without the label
 )
 
-// ParseSelector reads conditions that are separated by commas: NAME=VALUE (or ==), NAME!=VALUE, NAME for a job that
-// has the label, !NAME for one that does not. Several texts are as one. The error names what was found, and
-// what was expected.
+// ParseSelector reads conditions separated by commas: NAME=VALUE (or ==), NAME!=VALUE, NAME for a job that has
+// the label, !NAME for one that does not. Several texts are combined. The error names what was found and what
+// was expected.
 func ParseSelector(texts ...string) (Selector, error) {
 	var s Selector
 	for _, text := range texts {
@@ -128,7 +128,7 @@ func (s Selector) String() string {
 	return strings.Join(parts, ",")
 }
 
-// Names are the names of the labels of all conditions, in their order.
+// Names returns the label names of all conditions, in their order.
 func (s Selector) Names() (names []string) {
 	for _, t := range s.terms {
 		names = append(names, t.name)
@@ -136,8 +136,8 @@ func (s Selector) Names() (names []string) {
 	return names
 }
 
-// Matchers are the conditions as Prometheus has them for a metric whose labels are those of jobs by [InMetrics]: a label that
-// a job does not have is empty there.
+// Matchers returns the conditions in Prometheus' syntax, for a metric with the jobs' labels by [InMetrics]:
+// there a missing label is empty.
 func (s Selector) Matchers() string {
 	var parts []string
 	for _, t := range s.terms {
@@ -150,7 +150,7 @@ func (s Selector) Matchers() string {
 	return strings.Join(parts, ", ")
 }
 
-// InMetrics is the name that a label of a job has in metrics: what Prometheus does not allow in a name is _ there.
+// InMetrics returns the name of a job's label in metrics: characters that Prometheus does not allow become _.
 func InMetrics(name string) string {
 	return "label_" + strings.Map(func(r rune) rune {
 		if r == '_' || (r >= '0' && r <= '9') || (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') {

@@ -1,8 +1,7 @@
-// Package schema makes JSON Schemas, for editors, of the tables from which files are read.
+// Package schema makes JSON Schemas, for editors, from the tables by which files are read.
 //
-// A reader takes the names of fields from an [Object] and can know no other, so that a schema lacks
-// none. A schema may accept what a reader refuses (a reader looks closer), and never the other way
-// round. All functions are pure.
+// A reader takes field names only from an [Object], so that the schema has them all. A schema may accept what a
+// reader refuses, since a reader checks more, but never the other way round. All functions are pure.
 package schema
 
 import (
@@ -12,7 +11,7 @@ import (
 	"strings"
 )
 
-// Shape is what a value may be, in the keywords of JSON Schema.
+// Shape is the schema of a value, in the keywords of JSON Schema.
 type Shape map[string]any
 
 // Field is a field of an [Object].
@@ -22,11 +21,11 @@ type Field struct {
 	Help string
 	// Required fields must be there.
 	Required bool
-	// Is is what the value may be; nil is any.
+	// Is is the schema of the value; nil allows any.
 	Is Shape
 }
 
-// Object are the fields of a mapping, in the order in which messages name them.
+// Object are the fields of a mapping, in the order of error messages.
 type Object []Field
 
 // Names are the names of the fields.
@@ -43,7 +42,7 @@ func (o Object) Has(name string) bool {
 	return slices.ContainsFunc(o, func(f Field) bool { return f.Name == name })
 }
 
-// Shape is a mapping with these fields and no others.
+// Shape is the schema of a mapping with these fields and no others.
 func (o Object) Shape() Shape {
 	properties := make(map[string]any)
 	var required []string
@@ -67,7 +66,7 @@ func (o Object) Shape() Shape {
 	return shape
 }
 
-// Document is a whole schema: of a file with these fields. name is what [URL] takes.
+// Document returns the schema of a file with these fields. name is the argument of [URL].
 func Document(name, title string, root Object) []byte {
 	shape := root.Shape()
 	shape["$schema"] = "https://json-schema.org/draft/2020-12/schema"
@@ -77,27 +76,27 @@ func Document(name, title string, root Object) []byte {
 	return append(text, '\n')
 }
 
-// URL names a published schema: of the file docs/NAME.schema.json.
+// URL returns the URL of a published schema: of the file docs/NAME.schema.json.
 func URL(name string) string {
 	return "https://raw.githubusercontent.com/wasmjob/wasmjob/main/docs/" + name + ".schema.json"
 }
 
-// Line is the comment at the begin of a file by which editors with a YAML language server find its schema.
+// Line is the comment at the beginning of a file that tells YAML language servers its schema.
 func Line(name string) string { return "# yaml-language-server: $schema=" + URL(name) }
 
 // Any is one of several shapes.
 func Any(shapes ...Shape) Shape { return Shape{"anyOf": shapes} }
 
-// Text is a text. YAML has no quotes around most texts, so that one may look like a number.
+// Text allows a text, also one that looks like a number, since YAML needs no quotes.
 func Text() Shape { return Shape{"type": []string{"string", "number", "boolean"}} }
 
 // Pattern is a text of the form of a regular expression.
 func Pattern(expression string) Shape { return Shape{"type": "string", "pattern": expression} }
 
-// Words is one of the words, in the letters that are given.
+// Words allows one of the words, case-sensitive.
 func Words(words ...string) Shape { return Shape{"enum": words} }
 
-// AnyCase is one of the words, in letters of any case and with blanks around it.
+// AnyCase allows one of the words, in any case and with blanks around it.
 func AnyCase(words ...string) Shape {
 	var forms []string
 	for _, w := range words {
@@ -115,17 +114,17 @@ func AnyCase(words ...string) Shape {
 	return Any(Words(words...), Pattern(`^\s*(`+strings.Join(forms, "|")+`)\s*$`))
 }
 
-// Boolean is true or false, also as the words that YAML had for them.
+// Boolean allows true and false, and YAML 1.1's words for them.
 func Boolean() Shape {
 	return Any(Shape{"type": "boolean"}, Pattern("^([Yy][Ee][Ss]|[Nn][Oo]|[Oo][Nn]|[Oo][Ff][Ff]|[Tt][Rr][Uu][Ee]|[Ff][Aa][Ll][Ss][Ee])$"))
 }
 
-// Integer is a whole number within bounds, also in quotes, where the bounds are not looked at.
+// Integer allows an integer within bounds, also in quotes, where the bounds are not checked.
 func Integer(least, most int64) Shape {
 	return Any(Shape{"type": "integer", "minimum": least, "maximum": most}, Pattern(`^[-+]?[0-9]+$`))
 }
 
-// Number is a number, also in quotes.
+// Number allows a number, also in quotes.
 func Number() Shape { return Any(Shape{"type": "number"}, Pattern(`^[-+]?[0-9.]+([eE][-+]?[0-9]+)?$`)) }
 
 // Duration is a number with a unit, such as 90s, 2h30m or 7d, or 0.
@@ -133,7 +132,7 @@ func Duration() Shape {
 	return Any(Shape{"const": 0}, Pattern(`^([0-9]{1,6}d|([0-9]{1,6}d)?([-+]?0|\+?(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|µs|μs|ms|s|m|h))+))$`))
 }
 
-// Size is a number of bytes, such as 64MiB; most bounds one without a unit.
+// Size allows a number of bytes, such as 64MiB; most bounds a number without a unit.
 func Size(most int64) Shape {
 	return Any(Shape{"type": "integer", "minimum": 0, "maximum": most}, Pattern(`^\s*[0-9.]+\s*([KkMmGg]?[Ii]?[Bb])?\s*$`))
 }
@@ -147,5 +146,5 @@ func List(of Shape) Shape { return Shape{"type": "array", "items": of} }
 // Texts is a text, or a list of texts.
 func Texts(of Shape) Shape { return Any(of, Shape{"type": "array", "items": of, "minItems": 1}) }
 
-// Map is a mapping whose names the file chooses.
+// Map allows a mapping with any names.
 func Map(values Shape) Shape { return Shape{"type": "object", "additionalProperties": values} }

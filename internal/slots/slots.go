@@ -1,5 +1,4 @@
-// Package slots shares the slots of a host, in each of which one item runs, fairly
-// among its jobs.
+// Package slots shares a host's slots fairly among its jobs. One item runs in each slot.
 package slots
 
 import (
@@ -13,18 +12,19 @@ import (
 // quantum is how long a streaming item keeps its slot while others wait for one.
 const quantum = 100 * time.Millisecond
 
-// moment is how long items that come and go keep a slot while others wait for one.
+// moment is how long a worker that runs many short items keeps a slot while others wait for one.
 const moment = 5 * time.Millisecond
 
-// Slots are the host's, for items that run, shared fairly by group and by job: a
-// free slot goes to the group that has the fewest, of several to the one that was
-// given a slot longest ago, within the group to the job by the same rule, and within
-// the job to the oldest instant. Jobs have priorities: the fewest counts by the priority's weight, so that a job of priority 1 is
-// given up to eight slots before one of priority 4 is given its first; and while priorities differ, each eighth slot goes to
-// the job that was given one longest ago, so that none starves. A group has at most its share of the slots while the
-// host has jobs of another group, so that items that never end leave some to the
-// others. All methods of
-// Slots, Account and Hold are safe for concurrent use, but for those of one hold.
+// Slots are a host's slots for running items, shared fairly by group and by job. A free slot goes to the group
+// with the fewest slots, in a tie to the one that was served longest ago, within the group to a job by the same
+// rule, and within the job to the oldest instant.
+//
+// A job's slots are weighted by its priority, so that a job of priority 1 gets up to eight slots before one of
+// priority 4 gets its first; while priorities differ, each eighth slot goes to the job that was served longest
+// ago, so that none starves. While the host has jobs of several groups, a group has at most its share of the
+// slots, so that items that never end leave some to the others.
+//
+// All methods of Slots, Account and Hold are safe for concurrent use, except those of one hold.
 type Slots struct {
 	mu     sync.Mutex
 	free   int
@@ -42,13 +42,13 @@ const (
 	LowestPriority  = 4
 )
 
-// weight is how much a slot counts that a job of a priority has: 1, 2, 4, 8.
+// weight is how much a slot of a job with this priority counts: 1, 2, 4 or 8.
 func weight(priority int) int { return 1 << (priority - HighestPriority) }
 
-// inTurn is how many slots are given by priority for each that is given by turns.
+// inTurn is how many slots are given by priority for each that is given by turn.
 const inTurn = 8
 
-// group has the accounts that share a part of the slots. It is kept while it has any.
+// group has the accounts that share a part of the slots. It exists while it has any.
 type group struct {
 	part
 	name     string
@@ -67,10 +67,9 @@ func (s *Slots) Free() int {
 	return s.free
 }
 
-// Account is one job's part in the slots. It also bounds how many items of the
-// job run at once on this host: an item has a place from its first attempt to its
-// last, and a slot while its guest runs. Fires of one job overlap when an item
-// takes longer than the schedule; the bound is the job's.
+// Account is one job's part of the slots. It also bounds how many items of the job run at once on this host,
+// over all its fires, which overlap when an item takes longer than the schedule. An item has a place from its
+// first attempt to its last, and a slot while its guest runs.
 type Account struct {
 	part
 	slots    *Slots
@@ -80,17 +79,17 @@ type Account struct {
 	waiting  []*waiter // the oldest instant first, then in the order in which they came
 }
 
-// part is what a job, or a group, has of the slots.
+// part is the share that a job or a group has of the slots.
 type part struct {
 	held   int    // slots
-	served uint64 // slots.served when it was given one last
+	served uint64 // slots.served when it last got a slot
 	at     int    // in its queue, -1 if it is not there
-	weight int    // of a slot, by the priority
+	weight int    // weight of a slot, by the priority
 }
 
-// Account returns the account of one more job of a group, which may have share slots
-// while there are other groups, or more if another of its jobs may. The caller closes
-// the account when the job has no slot any more.
+// Account returns the account of another job in a group. share is how many slots the group may have while there
+// are other groups; the largest share of its jobs counts. The caller closes the account when the job has no
+// slot left.
 func (s *Slots) Account(name string, share int) *Account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -118,7 +117,7 @@ func (a *Account) Prioritize(priority int) {
 	a.settle()
 }
 
-// Close ends an account that has nothing.
+// Close ends an account that has no slot and no place.
 func (a *Account) Close() {
 	s := a.slots
 	s.mu.Lock()
@@ -130,11 +129,10 @@ func (a *Account) Close() {
 	}
 }
 
-// settle puts each group into the queue or out of it, since the limits of groups begin
-// to hold with the second group and end with the last but one, and hands out what is
-// free. mu is held.
+// settle updates each group's place in the queue, because limits of groups apply only while there are at least
+// two groups, and gives out free slots. mu is held.
 func (s *Slots) settle() {
-	if len(s.groups) <= 2 { // with more they hold before and after
+	if len(s.groups) <= 2 { // with more, limits apply before and after
 		for _, g := range s.groups {
 			s.queue.settle(g, g.waits(s))
 		}
@@ -147,16 +145,16 @@ func (g *group) waits(s *Slots) bool {
 	return len(g.queue) > 0 && (len(s.groups) < 2 || g.held < g.limit)
 }
 
-// waiter waits for a slot, and for a place unless it has one.
+// waiter waits for a slot, and for a place if it has none.
 type waiter struct {
 	limit   int // of places, 0 is none
 	placed  bool
 	instant int64  // Unix milliseconds
-	granted func() // called when it has what it waits for; the lock is held
+	granted func() // called when it gets what it waits for; the lock is held
 }
 
-// Hold is what one worker has. The zero Hold of an account has nothing. Its
-// methods are called by one goroutine at a time.
+// Hold is the place and slot of one worker. The zero Hold of an account has neither. Only one goroutine at a
+// time may call its methods.
 type Hold struct {
 	Account     *Account // not changed
 	slot, place bool
@@ -164,15 +162,15 @@ type Hold struct {
 	Placed      time.Time // when it was given the place
 }
 
-// Take gives back what the worker has, and waits for a place and a slot for an
-// item of the instant, while fewer than limit places are taken; 0 is no limit. It
-// reports false, and has nothing, if stop or done was closed first.
+// Take gives back the worker's place and slot, and waits for new ones for an item of the instant, while fewer
+// than limit places are taken; 0 is no limit. It returns false, without either, if stop or done was closed
+// first.
 func (h *Hold) Take(limit int, instant int64, stop, done <-chan struct{}) bool {
 	return h.wait(&waiter{limit: limit, instant: instant}, stop, done)
 }
 
-// Again waits for a slot for the item that has its place. It reports false, and
-// has the place only, if stop or done was closed first.
+// Again waits for a slot for the item that has a place. It returns false, with the place only, if stop or done
+// was closed first.
 func (h *Hold) Again(instant int64, stop, done <-chan struct{}) bool {
 	return h.wait(&waiter{placed: true, instant: instant}, stop, done)
 }
@@ -189,7 +187,7 @@ func (h *Hold) Rest() {
 	s.give()
 }
 
-// End gives back all.
+// End gives back place and slot.
 func (h *Hold) End() {
 	s := h.Account.slots
 	s.mu.Lock()
@@ -198,12 +196,11 @@ func (h *Hold) End() {
 	s.give()
 }
 
-// Kept reports whether the worker has a slot, and may keep it for its next item: nobody
-// waits for it, or it was held for a moment only.
+// Kept reports whether the worker may keep its slot for its next item: no item waits for the slot, or it was
+// held only for a moment.
 func (h *Hold) Kept() bool { return h.slot && !h.wanted(moment) }
 
-// Wanted reports whether somebody waits for the slot, and it was held for a
-// while.
+// Wanted reports whether another item waits for the slot, and it was held for a while.
 func (h *Hold) Wanted() bool { return h.wanted(quantum) }
 
 func (h *Hold) wanted(after time.Duration) bool {
@@ -216,8 +213,7 @@ func (h *Hold) wanted(after time.Duration) bool {
 	return len(s.queue) > 0 || len(h.Account.group.queue) > 0 // its own group may be at its limit
 }
 
-// Crowded reports whether an item of the job waits because the job has all of its
-// places.
+// Crowded reports whether an item waits because the job has used all its places.
 func (h *Hold) Crowded() bool {
 	s := h.Account.slots
 	s.mu.Lock()
@@ -225,9 +221,9 @@ func (h *Hold) Crowded() bool {
 	return slices.ContainsFunc(h.Account.waiting, func(w *waiter) bool { return !w.placed && w.limit > 0 && h.Account.places >= w.limit })
 }
 
-// Ask is Take for a caller that does not wait: granted is called when the worker has its place and its slot, at once or while
-// another hold gives its own back. It must return at once, and must not use the slots. A plan asks so, whose time is not the
-// clock's. leave gives up waiting; once granted was called it does nothing.
+// Ask is Take without waiting: granted is called when the worker has its place and slot, at once or when
+// another hold gives its own back. granted must return at once, and must not use the slots. A plan with
+// simulated time uses it. leave stops the request; after granted it does nothing.
 func (h *Hold) Ask(limit int, instant int64, granted func()) (leave func()) {
 	a, s := h.Account, h.Account.slots
 	w := &waiter{limit: limit, instant: instant, granted: func() {
@@ -248,10 +244,10 @@ func (h *Hold) Ask(limit int, instant int64, granted func()) (leave func()) {
 	}
 }
 
-// line puts a waiter in line, and gives back what the worker has. slots.mu is held.
+// line queues a waiter, and gives back the worker's place and slot. slots.mu is held.
 func (h *Hold) line(w *waiter) {
 	a := h.Account
-	// In line before it gives back: its own items may be next.
+	// Queue before giving back: its own items may be next.
 	at, _ := slices.BinarySearchFunc(a.waiting, w.instant+1, func(w *waiter, instant int64) int { return cmp.Compare(w.instant, instant) })
 	a.waiting = slices.Insert(a.waiting, at, w)
 	h.drop(!w.placed)
@@ -296,7 +292,7 @@ func (h *Hold) wait(w *waiter, stop, done <-chan struct{}) bool {
 	return granted
 }
 
-// drop gives back the slot, and the place if it is to. slots.mu is held.
+// drop gives back the slot, and with place also the place. slots.mu is held.
 func (h *Hold) drop(place bool) {
 	a := h.Account
 	if h.slot {
@@ -318,7 +314,7 @@ func (a *Account) next() int {
 	return slices.IndexFunc(a.waiting, func(w *waiter) bool { return w.placed || w.limit <= 0 || a.places < w.limit })
 }
 
-// settle puts the account, and its group, where they belong in their queues. slots.mu is held.
+// settle updates the places of the account and its group in their queues. slots.mu is held.
 func (a *Account) settle() {
 	a.group.queue.settle(a, a.next() >= 0)
 	if len(a.group.queue) > 0 { // a group waits as its first job does
@@ -327,7 +323,7 @@ func (a *Account) settle() {
 	a.slots.queue.settle(a.group, a.group.waits(a.slots))
 }
 
-// give hands free slots to those who wait. mu is held.
+// give gives free slots to waiters. mu is held.
 func (s *Slots) give() {
 	for s.free > 0 && len(s.queue) > 0 {
 		a := s.first()
@@ -346,7 +342,7 @@ func (s *Slots) give() {
 	}
 }
 
-// first is the account that is given the next slot. mu is held.
+// first returns the account that gets the next slot. mu is held.
 func (s *Slots) first() *Account {
 	kinds := 0
 	for _, n := range s.jobs {
@@ -361,12 +357,12 @@ func (s *Slots) first() *Account {
 	return slices.MinFunc(g.queue, func(a, b *Account) int { return cmp.Compare(a.served, b.served) })
 }
 
-// slotHeap has at its top what is given the next slot.
+// slotHeap has the next to be served at its top.
 type slotHeap[T interface{ of() *part }] []T
 
 func (p *part) of() *part { return p }
 
-// settle puts e where it belongs, or takes it out if it does not wait.
+// settle moves e to its place, or removes it if it does not wait.
 func (q *slotHeap[T]) settle(e T, waits bool) {
 	switch at := e.of().at; {
 	case waits && at < 0:

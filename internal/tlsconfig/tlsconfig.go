@@ -1,5 +1,5 @@
-// Package tlsconfig has the versions and cipher suites of TLS that the host accepts, as a
-// server and as a client. Connections of guests have their own, in host/sandbox/capability/dial.
+// Package tlsconfig has the TLS versions and cipher suites that the host accepts, as a server and as a client.
+// Connections of guests have their own, in host/sandbox/capability/dial.
 package tlsconfig
 
 import "crypto/tls"
@@ -10,7 +10,7 @@ import "crypto/tls"
 func New() *tls.Config {
 	return &tls.Config{
 		MinVersion: tls.VersionTLS12,
-		CipherSuites: []uint16{ // of TLS 1.2; those of TLS 1.3 are all like that
+		CipherSuites: []uint16{ // of TLS 1.2; all of TLS 1.3 have both
 			tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256, tls.TLS_ECDHE_RSA_WITH_AES_128_GCM_SHA256,
 			tls.TLS_ECDHE_ECDSA_WITH_AES_256_GCM_SHA384, tls.TLS_ECDHE_RSA_WITH_AES_256_GCM_SHA384,
 			tls.TLS_ECDHE_ECDSA_WITH_CHACHA20_POLY1305_SHA256, tls.TLS_ECDHE_RSA_WITH_CHACHA20_POLY1305_SHA256,

@@ -169,7 +169,7 @@ func sizeOf(dir string) (files int, size int64, err error) {
 	return files, size, err
 }
 
-// series is one column: when, in seconds from the begin, and what.
+// series is one column of measurements; at is in seconds since the begin.
 type series struct {
 	name   string
 	at     []float64

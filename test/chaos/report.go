@@ -11,11 +11,11 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/verify"
 )
 
-// Report is what came of an attack.
+// Report is the result of an attack.
 type Report struct {
 	Seed           uint64        `json:"seed"`
 	SessionTimeout time.Duration `json:"sessionTimeoutNs"`
-	// Tick is ZooKeeper's, or what is taken for it: sessions end at its multiples.
+	// Tick is ZooKeeper's tickTime, read or assumed: sessions end at its multiples.
 	Tick        time.Duration   `json:"tickNs"`
 	HostCount   int             `json:"hostCount"`
 	Own         bool            `json:"ownServers"`

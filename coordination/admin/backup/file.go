@@ -15,47 +15,48 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Format is that of the files that this version writes, and the newest that it reads.
+// Format is the version of the file format: the one that this version writes, and the newest that it reads.
 const Format = 1
 
-// Backup is what a file holds.
+// Backup is the content of a backup file.
 type Backup struct {
 	Header
 	Nodes []Node
 	Files []File
 }
 
-// Header says what a backup is of; it is the first line of the file.
+// Header describes a backup; it is the first line of the file.
 type Header struct {
-	// Format is 0 in what is no backup.
+	// Format is 0 if the file is no backup.
 	Format int `json:"wasmjobBackup"`
 	// Time is when the backup was made, by Version of wasmjob.
 	Time    time.Time `json:"time"`
 	Version string    `json:"version,omitempty"`
-	// Registry says in words where the namespace was.
+	// Registry names the registry that the backup was made from, in words.
 	Registry  string `json:"registry"`
 	Namespace string `json:"namespace"`
 	// Number is the greatest transaction number that the nodes show, with the base of the namespace.
 	Number int64 `json:"number"`
-	// Sessions counts the nodes of sessions, which the backup has not.
+	// Sessions counts the ephemeral nodes, which the backup leaves out.
 	Sessions int `json:"sessionNodes,omitempty"`
-	// History is where the host keeps its history, which the backup has not; empty if that is not known. Plugins
-	// is the directory with definitions and modules, which it has not either.
+	// History is where the host keeps its history, and Plugins its directory of definitions and modules; empty
+	// if not known. The backup contains neither.
 	History string `json:"history,omitempty"`
 	Plugins string `json:"plugins,omitempty"`
 }
 
 // File is a file of the host: its users, grants or alerts.
 type File struct {
-	// Kind is users, grants or alerts. Name is the file's, or for one of a directory of grants its name there.
+	// Kind is users, grants or alerts. Name is the name of the file, or for grants in a directory the name
+	// inside it.
 	Kind string `json:"file"`
 	Name string `json:"name"`
-	// Directory: the host reads all files of the directory Name is in.
+	// Directory: the host reads all files of the directory that Name is in.
 	Directory bool   `json:"directory,omitempty"`
 	Data      []byte `json:"data"`
 }
 
-// Jobs are the names of the jobs of which there are nodes, ascending.
+// Jobs returns the names of the jobs that have nodes in the backup, ascending.
 func (b *Backup) Jobs() []string { return jobsOf(b.Nodes) }
 
 // end is the last line.
@@ -81,13 +82,13 @@ func (b *Backup) Write(w io.Writer) error {
 }
 
 const (
-	// mostLine is the size in bytes of the longest line that is read: a node has 1 MiB at most, a file 16 MiB.
+	// mostLine is the longest line that is read, in bytes: a node has 1 MiB at most, a file 16 MiB.
 	mostLine = 32 << 20
-	// mostBytes is the most that is read of a file, uncompressed.
+	// mostBytes is how much of a file is read at most, uncompressed.
 	mostBytes = 8 << 30
 )
 
-// ReadFile reads a backup to its end. An error says in which line what is wrong.
+// ReadFile reads a backup to its end. An error names the line that is wrong.
 func ReadFile(r io.Reader) (*Backup, error) {
 	z, err := gzip.NewReader(bufio.NewReader(r))
 	if err != nil {
@@ -117,7 +118,7 @@ func ReadFile(r io.Reader) (*Backup, error) {
 	return nil, fmt.Errorf("the file is cut short: its last line is missing, and %s and %s are there", words.Count(len(b.Nodes), "node"), words.Count(len(b.Files), "file"))
 }
 
-// line reads a line; whole: it is the last one.
+// line reads a line; whole is true for the last line.
 func (b *Backup) line(n int, text []byte) (whole bool, err error) {
 	if n == 0 {
 		if err := json.Unmarshal(text, &b.Header); err != nil || b.Format == 0 {
@@ -148,7 +149,7 @@ func (b *Backup) line(n int, text []byte) (whole bool, err error) {
 	return false, b.addNode(Node{l.Path, l.Data})
 }
 
-// kinds are those of the files of a host.
+// kinds are the kinds of host files.
 var kinds = [...]string{"users", "grants", "alerts"}
 
 func (b *Backup) addFile(f File) error {
@@ -162,7 +163,7 @@ func (b *Backup) addFile(f File) error {
 	return nil
 }
 
-// addNode checks that a node is one of a namespace, and behind its parent.
+// addNode adds a node, if it belongs to one namespace and its parent came before it.
 func (b *Backup) addNode(n Node) error {
 	rest, ours := strings.CutPrefix(n.Path, ".wasmjob")
 	if rest == "" && (ours || n.Path == "") {

@@ -16,8 +16,8 @@ import (
 
 // Node is a persistent node.
 type Node struct {
-	// Path is the node's path from that of the namespace on: "/job/config" of ElasticJob's tree, and
-	// ".wasmjob/job/definition" of ours.
+	// Path is the node's path, starting with the namespace: "/job/config" in ElasticJob's tree,
+	// ".wasmjob/job/definition" in ours.
 	Path string `json:"path"`
 	Data []byte `json:"data,omitempty"`
 }
@@ -30,14 +30,14 @@ func roots(namespace string) []string {
 	return []string{tree.JobsPath(namespace), tree.NewLayout(namespace, "").NamespaceNode()}
 }
 
-// leftOut reports whether a node, and what is below it, is no part of a backup: hosts make it anew.
+// leftOut reports whether a node and its children are left out of a backup, because hosts create them again.
 func leftOut(namespace, path string) bool {
 	return path == tree.ClusterHosts(namespace) || path == tree.NumberPath(namespace)
 }
 
-// Read reads the persistent nodes of a namespace, parents first, and the greatest transaction number among them,
-// with the base of the namespace. Nodes that belong to sessions are counted. Hosts may go on meanwhile: what
-// they write may be in the result or not.
+// Read reads the persistent nodes of a namespace, parents first, and the greatest transaction number among them
+// and the namespace's base. It counts ephemeral nodes. Hosts may keep working meanwhile: the result may or may
+// not have what they write.
 func Read(ctx context.Context, c registry.Center, namespace string) (nodes []Node, greatest int64, ephemeral int, err error) {
 	c, err = fence.Raised(ctx, c, namespace)
 	if err != nil {
@@ -81,26 +81,26 @@ func Read(ctx context.Context, c registry.Center, namespace string) (nodes []Nod
 // Target says where and how nodes are written.
 type Target struct {
 	Namespace string
-	// Above is the greatest number that was given out, of all that is known.
+	// Above is the greatest number known to have been given out.
 	Above int64
-	// Replace has the nodes that are there removed; without it a namespace with jobs is refused.
+	// Replace removes the nodes that exist; without it a namespace with jobs is refused.
 	Replace bool
-	// By names who does it.
+	// By names the operator.
 	By string
 }
 
 // ErrHasJobs says that the namespace has jobs.
 var ErrHasJobs = errors.New("the registry has jobs in this namespace")
 
-// Written is what became of [Write].
+// Written is the result of [Write].
 type Written struct {
 	Nodes, Removed int
 	// Base is what is added to the registry's transaction numbers from now on.
 	Base int64
 }
 
-// Write writes nodes to a namespace, parents first, whose numbers go on above all that is known. No host may be there. If it
-// fails after it has begun, the namespace is written in part; Write again with Replace makes it whole.
+// Write writes nodes to a namespace, parents first, and raises the namespace's base above Target.Above. No host
+// may run there. If it fails halfway, the namespace is incomplete; call Write again with Replace.
 func Write(ctx context.Context, c registry.Center, nodes []Node, t Target) (w Written, err error) {
 	there, _, ephemeral, err := Read(ctx, c, t.Namespace)
 	if err != nil {
@@ -148,7 +148,7 @@ func Write(ctx context.Context, c registry.Center, nodes []Node, t Target) (w Wr
 	return w, nil
 }
 
-// jobsOf are the names of the jobs of which there are nodes.
+// jobsOf returns the names of the jobs that have nodes.
 func jobsOf(nodes []Node) (names []string) {
 	for _, n := range nodes {
 		path := strings.TrimPrefix(n.Path, ".wasmjob")
@@ -161,10 +161,11 @@ func jobsOf(nodes []Node) (names []string) {
 	return slices.Compact(names)
 }
 
-// mostTries is how often a commit is tried again whose answer was lost.
+// mostTries is how often a commit whose answer was lost is tried again.
 const mostTries = 5
 
-// commit commits ops, each of another node, that no other program writes. If the answer is lost, what was done is left out of the next try.
+// commit commits ops, each on a different node; no other program may write these nodes. If the answer is lost,
+// the next try skips the ops that took effect.
 func commit(ctx context.Context, c registry.Center, ops []registry.Op) error {
 	for try := 1; ; try++ {
 		_, err := c.Commit(ctx, ops...)

@@ -1,9 +1,9 @@
 // Package changelog keeps the audit whole for changes that are made in the registry itself.
 //
-// The node recorded of a job names its newest changes that are on record. Each commit of a program
-// of ours that changes what hosts look for there adds itself ([Center]). A change that is not named there was
-// made by another program. [Leave] names it and leaves a record in one commit, so that of all
-// hosts that see a change one leaves a record.
+// The node "recorded" of a job names the newest changes that have a record. Each commit of a program of ours
+// that makes a change that hosts check for adds that change ([Center]). A change that is not named there was
+// made by another program. [Leave] names it and leaves a record in one commit, so that only one of the hosts
+// that see the change leaves a record.
 //
 // Records wait in the registry (tree.ClusterChanges) until a host has them in its history.
 package changelog
@@ -56,8 +56,8 @@ func Deleted(made int64) Change { return Change("-" + strconv.FormatInt(made, 10
 func Stopped(id string) Change { return Change("-" + id) }
 
 const (
-	// most is how many changes of a job are named. Hosts look for what they see moments later, and of a job
-	// with many hosts each can be stopped by a commit of its own.
+	// most is how many changes of a job are named. Hosts check a change moments after they see it; in a job
+	// with many hosts each host may be stopped by a commit of its own.
 	most = 500
 	// mostWaiting is how many records wait in the registry at most if no host takes them: the names of many
 	// more would not fit an answer of ZooKeeper.
@@ -72,9 +72,9 @@ func names(n registry.Node, c Change) bool {
 	return n.Exists && (Wrote(n.Mzxid) == c || slices.Contains(list, string(c)) || (len(list) >= most && c.before(list)))
 }
 
-// before reports whether it is a write before the first that a list names.
+// before reports whether the change is a write that is older than the first write in a list.
 func (c Change) before(list []string) bool {
-	made, _ := strconv.ParseInt(string(c), 10, 64) // 0: it is none
+	made, _ := strconv.ParseInt(string(c), 10, 64) // 0: not a write
 	for _, name := range list {
 		if first, err := strconv.ParseInt(name, 10, 64); err == nil && first > 0 {
 			return made > 0 && made < first
@@ -145,14 +145,14 @@ type Center struct {
 // By returns the session for a change that the caller records.
 func By(r registry.Center, l tree.Layout) *Center { return &Center{Center: r, layout: l} }
 
-// Leaving returns the session for a change whose record is left in the registry by its first
-// commit. record is asked then; it may be asked again after a conflict.
+// Leaving returns the session for a change whose record is left in the registry by its first commit. That
+// commit calls record; a conflict may call it again.
 func Leaving(r registry.Center, l tree.Layout, record func() Record) *Center {
 	return &Center{Center: r, layout: l, record: record, id: newID()}
 }
 
-// Commit implements [registry.Center]. A conflict about the node recorded alone is none. Checks alone change
-// nothing, and are on no record.
+// Commit implements [registry.Center]. It hides conflicts about the node "recorded" from the caller. A commit
+// of checks alone changes nothing and is not recorded.
 func (c *Center) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if !slices.ContainsFunc(ops, func(op registry.Op) bool { return op.Kind != registry.OpCheck }) {
 		return c.Center.Commit(ctx, ops...)
@@ -203,7 +203,7 @@ func (c *Center) more(ctx context.Context, ops []registry.Op) (out []registry.Op
 	}
 	if c.id != "" {
 		waiting := n.Children(all)
-		// Then a commit before took effect whose answer was lost.
+		// Then an earlier commit whose answer was lost took effect.
 		left := slices.Contains(waiting, c.id) || names(list, Change(c.id))
 		if !left && len(waiting) < mostWaiting {
 			if out, err = leave(l.Namespace, c.id, c.record()); err != nil {
@@ -218,13 +218,13 @@ func (c *Center) more(ctx context.Context, ops []registry.Op) (out []registry.Op
 	return out, nil
 }
 
-// watched is what a commit changes that hosts see, and look for among what is recorded. What they know to be ours
-// by itself is not named, so that it does not push out of the list what they look for: triggers and items, which
-// are marked (tree.TriggerPlain, tree.ItemMarked), and settings, which are written with the definition.
+// watched holds the changes of a commit that hosts see and check for a record. Changes that hosts recognise as
+// ours by another mark are not named, so that they do not crowd the list: triggers and items are marked
+// (tree.TriggerPlain, tree.ItemMarked), and settings are written together with the definition.
 type watched struct {
-	wrote   bool     // a server, or a trigger that waits: another program's is one with ours from now on
+	wrote   bool     // a server, or a waiting trigger: merging with another program's trigger makes it ours
 	stopped []Change // instances
-	removed bool     // the job's configuration, the first that a removal deletes, which says all
+	removed bool     // the job's configuration: a removal deletes it first, and it stands for the whole removal
 	purged  bool     // the node recorded
 }
 

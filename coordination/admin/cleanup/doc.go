@@ -1,5 +1,4 @@
-// Package cleanup removes what nothing in a job needs any more: marks, triggers
-// and lists of runs whose hosts are gone, and nodes of servers that are unused for long.
-// A host calls it now and then, never in a fire. It goes by a host's view of the job and
-// what it reads itself, and may run on several hosts at once.
+// Package cleanup removes nodes that a job no longer needs: marks, triggers and lists of runs whose hosts are
+// gone, and nodes of servers that have been unused for long. A host calls it now and then, never during a fire.
+// It decides by the host's view of the job and by what it reads itself, and may run on several hosts at once.
 package cleanup

@@ -11,16 +11,17 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// KeysIdle is how long the node of a rate is not written before it may be removed. It is much longer than the time for
-// which hosts go by what they know of it: a node that is made anew begins with its versions from 0.
+// KeysIdle is how long the node of a rate must be unwritten before it may be removed. It is much longer than
+// hosts cache what they know of the node: a node that is recreated begins with version 0.
 const KeysIdle = 10 * time.Minute
 
 // keysAtOnce is how many keys are read in one request.
 const keysAtOnce = 200
 
-// Keys removes the nodes of limits and of rates that hold nothing: no ticket, and no begin, place or pause that still
-// counts. A key whose template has a job parameter may be used once. now is the registry's clock. The janitor of a
-// job under a limit or a rate calls it at the slow reconcile interval. It returns how many nodes were removed.
+// Keys removes the nodes of limits and rates that hold nothing: no ticket, and no begin, place or pause that
+// still counts. Such nodes pile up because a key with a job parameter in its template may be used only once.
+// now is the registry's clock. The janitor of a job under a limit or a rate calls it at the slow reconcile
+// interval. It returns how many nodes were removed.
 func Keys(ctx context.Context, r registry.Center, namespace string, now time.Time) (removed int, err error) {
 	err = step.Perform(ctx, r, "remove the nodes of unused limits", func(ctx context.Context, x *step.Exchange) error {
 		limits, rates := registry.Children(tree.Limits(namespace)), registry.Children(tree.Rates(namespace))
@@ -70,7 +71,7 @@ func Keys(ctx context.Context, r registry.Center, namespace string, now time.Tim
 	return removed, err
 }
 
-// remove deletes a node, unless it is used or gone by now.
+// remove deletes a node, unless it is in use or already gone.
 func remove(ctx context.Context, x *step.Exchange, op registry.Op, removed *int) error {
 	_, err := x.Commit(ctx, op)
 	if err == nil {

@@ -12,15 +12,13 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// RetireServers removes the nodes of servers that are enabled and have had no
-// instance of the job for the time keep. It notes in our tree since when servers
-// have had none, so that the next leader goes on where this one ends. A server
-// that is disabled stays: that is an operator's choice, which holds when it comes
-// back. So does one whose node was set within that time. A host that comes back
-// sets the node when it joins, as Java hosts do: then the removal is refused.
-// retired are the nodes that were removed.
+// RetireServers removes the nodes of enabled servers that have had no instance of the job for the time keep. It
+// notes in our tree since when a server has had none, so that the next leader continues the count. It keeps a
+// disabled server, because the operator's choice must hold when the server comes back, and a server whose node
+// was set within that time. A host that joins sets its server's node, as Java hosts do; then the removal is
+// refused. retired are the servers whose nodes were removed.
 //
-// [coordination.View.IsJanitor] says which host calls it, at the slow reconcile interval.
+// [coordination.View.IsJanitor] decides which host calls it, at the slow reconcile interval.
 func RetireServers(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, keep time.Duration) (retired []string, err error) {
 	err = step.Perform(ctx, r, "retire servers", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Data(l.UnusedServers()))

@@ -14,39 +14,34 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Sweep looks after marks of items that belong to no living host: left by
-// an external edit, or by a host whose own list of runs was lost. It
-// is called at the slow reconcile interval, after a host has joined, and when a
-// Java host has gone, never in a fire.
-// An item that has no owner who lives is resharded. Nodes of items beyond the
-// total count are not looked into, there may be any number of them: a division
-// removes them, and is asked for.
+// Sweep removes marks of items that belong to no living host: an external edit left them, or a host whose own
+// list of runs was lost. A host calls it at the slow reconcile interval, after it has joined, and when a Java
+// host has gone, never during a fire. It has an item whose owner is gone resharded. It does not look into nodes
+// of items beyond the total count, since there may be any number of them: it asks for a division, which removes
+// them.
 //
-// What a Java host that is gone was running is owed, if failover is on. It is
-// written down as a list of runs in its name, and its name among the members:
-// from then on the Java host is one of the crashed, and Recover does the rest.
+// If failover is on, what a Java host ran when it went must be taken over. Sweep writes a list of runs in the
+// Java host's name and adds it to the members: from then on it is one of the crashed hosts, and Recover does
+// the rest.
 //
-// An instance node that is gone does not prove that its host is: a console may
-// have removed it, and ElasticJob does not interrupt what runs then. Its process
-// lives if it has an ephemeral mark of failover, or takes part in another job of
-// the namespace, under the same id: a Java process has one id for all its jobs.
-// Its marks stay until it removes them. Of a process with one job nothing else
-// remains.
+// A missing instance node does not prove that its host is gone: a console may have removed it, and ElasticJob
+// does not interrupt what runs then. The process lives if it has an ephemeral failover mark, or takes part in
+// another job of the namespace under the same id: a Java process has one id for all its jobs. Its marks stay
+// until it removes them. A process with a single job leaves no other trace.
 //
-// A container that is started again has the id of before. What it ran before has a running mark that is older than its
-// instance node, and goes.
+// A container that is restarted has the same id. A running mark that is older than its instance node is from
+// its earlier life, and is removed.
 func Sweep(ctx context.Context, r registry.Center, v coordination.View, now time.Time) (Swept, error) {
 	s := sweeping{view: v, now: now}
 	err := step.Perform(ctx, r, "sweep", s.run)
 	return s.swept, err
 }
 
-// Swept is what a Sweep has found.
+// Swept is the result of a Sweep.
 type Swept struct {
-	// Nodes are those that were removed.
+	// Nodes were removed.
 	Nodes []string
-	// JavaLives is set if a Java host that is not in the job any more may still run
-	// items: sweep again when it may have ended.
+	// JavaLives is set if a Java host that has left the job may still run items: sweep again later.
 	JavaLives bool
 }
 
@@ -61,13 +56,13 @@ type sweeping struct {
 	members                             registry.Node
 	ours                                tree.Members
 	owners                              []string // of items; "" where there is none
-	// surplus are nodes beyond the total count that no division has left for
-	// somebody who runs the item. The next one takes them away.
+	// surplus are nodes of items beyond the total count that no division keeps for a host that still runs the
+	// item. The next division removes them.
 	surplus tree.Items
 	marks   registry.Snapshot // marks of items, lists of runs and triggers
 	// elsewhere are Java hosts that are not in the job, and whose processes live.
 	elsewhere map[string]bool
-	// since is which transaction made the instance node of a Java host that has running marks.
+	// since is the transaction that created the instance node of a Java host with running marks.
 	since map[string]int64
 }
 
@@ -89,7 +84,7 @@ func (s *sweeping) run(ctx context.Context, x *step.Exchange) error {
 	}
 	if len(j.owed) > 0 {
 		_, err := x.Commit(ctx, j.owed...)
-		if step.UnlessConflict(err) != nil { // else another host has done it, or the Java host is back
+		if step.UnlessConflict(err) != nil { // otherwise another host has done it, or the Java host is back
 			return err
 		}
 	}
@@ -193,8 +188,7 @@ func (s *sweeping) readItems(ctx context.Context, x *step.Exchange, items tree.I
 	return marks, nil
 }
 
-// lookElsewhere finds out which of the hosts whose marks outlived their instance
-// node live nevertheless.
+// lookElsewhere finds the hosts that still live although their instance node is gone.
 func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 	s.elsewhere = make(map[string]bool)
 	gone := s.goneJava()
@@ -209,7 +203,7 @@ func (s *sweeping) lookElsewhere(ctx context.Context, x *step.Exchange) error {
 	return s.lookInOtherJobs(ctx, x, gone)
 }
 
-// lookSince reads since when the Java hosts are there that have running marks which outlive their sessions.
+// lookSince reads since when Java hosts with persistent running marks have been in the job.
 func (s *sweeping) lookSince(ctx context.Context, x *step.Exchange) error {
 	l := s.view.Layout
 	s.since = make(map[string]int64)
@@ -233,15 +227,14 @@ func (s *sweeping) lookSince(ctx context.Context, x *step.Exchange) error {
 	return err
 }
 
-// outlived reports whether a running mark is of the life of a Java host before this one. What the host took over it
-// still runs while it has the failover mark.
+// outlived reports whether a running mark is from an earlier life of a Java host. An item with the failover
+// mark still runs: the host took it over.
 func (s *sweeping) outlived(running, failover registry.Node) bool {
 	id := string(running.Data)
 	return running.Exists && running.Mzxid < s.since[id] && string(failover.Data) != id
 }
 
-// goneJava are the Java hosts that are not in the job and have marks in it which
-// outlive their session.
+// goneJava returns the Java hosts that are not in the job but have persistent marks in it.
 func (s *sweeping) goneJava() map[string]bool {
 	l, gone := s.view.Layout, make(map[string]bool)
 	for _, i := range s.items {
@@ -255,14 +248,13 @@ func (s *sweeping) goneJava() map[string]bool {
 	return gone
 }
 
-// isGoneJava reports whether an id is of a host that is not in the job, and of none
-// of ours.
+// isGoneJava reports whether an id belongs to a Java host that is not in the job.
 func (s *sweeping) isGoneJava(id string) bool {
 	ours := slices.Contains(s.ours, id) || slices.Contains(s.lists, id)
 	return !ours && !s.lives(id) && tree.FitsANode(id)
 }
 
-// lookInOtherJobs finds those of the hosts that are in another job of the namespace.
+// lookInOtherJobs finds the hosts that are in another job of the namespace.
 func (s *sweeping) lookInOtherJobs(ctx context.Context, x *step.Exchange, hosts map[string]bool) error {
 	l := s.view.Layout
 	jobs := registry.Children(tree.JobsPath(l.Namespace))
@@ -296,8 +288,8 @@ func (s *sweeping) lives(id string) bool {
 
 // judgement is what a sweep writes.
 type judgement struct {
-	groups [][]registry.Op // each removes something; what belongs together is one group
-	owed   []registry.Op   // write down what hosts that are gone were running; none if nothing is owed
+	groups [][]registry.Op // each removes something; a group is committed together
+	owed   []registry.Op   // write down what gone hosts ran; empty if nothing has to be taken over
 	ask    bool            // the items must be resharded
 }
 
@@ -309,8 +301,8 @@ func (s *sweeping) judge() (j judgement) {
 	}
 	j.groups = append(j.groups, s.sweepRequests()...)
 
-	// A dead host that an external edit has taken from the members is still owed what its
-	// list says: it is one of the crashed again.
+	// A dead host that an external edit removed from the members still has a list of runs to be taken over:
+	// make it one of the crashed again.
 	members, forgotten := s.ours, false
 	for _, id := range s.lists {
 		if s.members.Exists && !s.lives(id) && !slices.Contains(members, id) && tree.FitsANode(id) {
@@ -345,8 +337,7 @@ func (s *sweeping) readLists() (listed map[int]bool, runsOf map[string]registry.
 	return listed, runsOf
 }
 
-// sweepRequests removes triggers that no host answers any more, and what hosts of earlier
-// versions were asked to kill.
+// sweepRequests removes triggers whose host is gone, and kill requests to hosts of earlier versions.
 func (s *sweeping) sweepRequests() (groups [][]registry.Op) {
 	l := s.view.Layout
 	for _, id := range s.kills {
@@ -365,36 +356,34 @@ func (s *sweeping) sweepRequests() (groups [][]registry.Op) {
 	return groups
 }
 
-// sweepItem removes marks of one item that belong to no host that lives. owed gets
-// the item if a Java host that is gone was running it; listed is true if it is in
-// some host's list of runs.
+// sweepItem removes the marks of one item that belong to no living host. It adds the item to owed if a Java
+// host that is gone was running it; listed is true if the item is in a host's list of runs.
 func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node, owed map[string]tree.Items) (groups [][]registry.Op) {
 	l := s.view.Layout
 	running, failovering, failover := s.marks.Data(l.ItemRunning(i)), s.marks.Data(l.ItemFailovering(i)), s.marks.Data(l.ItemFailover(i))
-	if failover.Exists && !failover.Ephemeral { // no host makes one that outlives it
+	if failover.Exists && !failover.Ephemeral { // no host makes one that outlives its session
 		groups, failover = append(groups, []registry.Op{registry.Delete(failover.Path, failover.Version)}), registry.Node{}
 	}
 	if listed {
 		return groups
 	}
 	if failover.Exists && !running.Exists && !tree.IsInstanceID(string(failover.Data)) {
-		// Its session may last, and what it says is not its maker's word.
-		// Who runs the item has the running mark, or a list of runs.
+		// The session may last, but the mark's data is not its maker's. The host that runs the item has the
+		// running mark or a list of runs.
 		groups = append(groups, []registry.Op{registry.Absent(l.ItemRunning(i)), registry.Delete(failover.Path, failover.Version)})
 		failover = registry.Node{}
 	}
 	if s.outlived(running, failover) {
 		groups = append(groups, []registry.Op{registry.Delete(running.Path, running.Version)})
 	}
-	taken := failover.Exists && s.lives(string(failover.Data)) // somebody repeats it
+	taken := failover.Exists && s.lives(string(failover.Data)) // another host repeats it
 	for _, mark := range []registry.Node{running, failovering, failover} {
 		id := string(mark.Data)
 		if !mark.Exists {
 			continue
 		}
 		if runs, ours := runsOf[id]; ours {
-			// Its host lives and knows nothing of it, unless it has begun
-			// the item since.
+			// Its host lives but does not run it, unless it has begun the item since.
 			groups = append(groups, []registry.Op{registry.Check(runs.Path, runs.Version), registry.Delete(mark.Path, mark.Version)})
 			continue
 		}
@@ -417,7 +406,7 @@ func (s *sweeping) sweepItem(i int, listed bool, runsOf map[string]registry.Node
 	return groups
 }
 
-// repeats reports whether hosts repeat items of others that have died.
+// repeats reports whether failover is in effect: hosts repeat items of crashed hosts.
 func (s *sweeping) repeats() bool {
 	cfg := s.view.Config
 	return cfg.Failover && cfg.MonitorExecution && s.view.ConfigErr == nil && s.members.Exists
@@ -428,8 +417,8 @@ func (s *sweeping) javaRan(id string) bool {
 	return !slices.Contains(s.ours, id) && !slices.Contains(s.lists, id) && tree.FitsANode(id)
 }
 
-// orphans reports whether an item has no owner that lives, though there are
-// instances to own it: a former leader that went on dividing may have caused it.
+// orphans reports whether an item has no living owner although there are instances to own it, for example
+// because a former leader went on dividing.
 func (s *sweeping) orphans() bool {
 	d := s.view.Division
 	if s.view.Flagged() || (len(d.Members) == 0 && !d.Java) {
@@ -453,7 +442,7 @@ func (s *sweeping) leftover(listed map[int]bool) bool {
 	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
 }
 
-// owe writes down what Java hosts that are gone were running.
+// owe writes lists of runs for Java hosts that are gone.
 func (s *sweeping) owe(owed map[string]tree.Items, members tree.Members) []registry.Op {
 	l := s.view.Layout
 	fire := tree.Fire{Instant: s.now.UnixMilli(), Source: tree.SourceFailover}
@@ -469,9 +458,8 @@ func (s *sweeping) owe(owed map[string]tree.Items, members tree.Members) []regis
 	return append(ops, registry.Set(l.Members(), members.Data(), s.members.Version))
 }
 
-// sweepEach removes in commits that fit. A mark that has changed since it was
-// read belongs to somebody: it is left out.
-// So is one that the registry does not permit to remove; the error is of one of these.
+// sweepEach removes groups in commits that fit. It skips a mark that has changed since it was read, because a
+// host uses it, and one that the registry does not permit to remove; the error is that of one such mark.
 func sweepEach(ctx context.Context, x *step.Exchange, groups [][]registry.Op, swept *[]string) error {
 	var refused error
 	for len(groups) > 0 {

@@ -11,8 +11,8 @@ import (
 // LastFire is the newest fire of a job, as far as the records of its items know it.
 type LastFire struct {
 	Items tree.Items
-	// Instant is when the first item began if it was a trigger, or if instants that came
-	// later were waived.
+	// Instant is the scheduled instant. For a trigger, or if later instants were waived, it is when the first
+	// item began.
 	Instant time.Time
 	// Trigger is the round if it was a trigger, and no failover of one.
 	Trigger int64
@@ -20,8 +20,8 @@ type LastFire struct {
 	// Begun is when the first item began, Ended when the last one ended; zero if
 	// none has.
 	Begun, Ended time.Time
-	// Outcome is the worst of the items that have ended, empty if none has, and
-	// Reason what the record of such an item says of it.
+	// Outcome is the worst of the items that have ended, empty if none has. Reason is from the record of an
+	// item with that outcome.
 	Outcome, Reason string
 }
 
@@ -63,6 +63,6 @@ func NewestFire(records map[int]tree.Record) (fire LastFire, ok bool) {
 	return fire, true
 }
 
-// waived reports whether the instant of a record is not that of its newest run: it came
-// later, and the item was disabled.
+// waived reports whether the instant of a record is later than its newest run: it came due while the item was
+// disabled.
 func waived(r tree.Record) bool { return r.Instant > r.Begun }

@@ -15,7 +15,8 @@ import (
 )
 
 const (
-	// mostKeys is how many keys of limits, and of rates, are read; mostTickets how many tickets of one key, mostOfAll of all.
+	// mostKeys is how many keys of limits and of rates are read; mostTickets how many tickets of one key,
+	// mostOfAll how many in all.
 	mostKeys    = 1000
 	mostTickets = 200
 	mostOfAll   = 5000
@@ -24,18 +25,19 @@ const (
 // Limits are the limits over the hosts of a namespace under which an item runs or waits.
 type Limits struct {
 	Permits []Permits
-	// Rates have each its key.
+	// Rates has one entry a key.
 	Rates []rate.Window
-	// More is how many keys there are besides: those beyond a thousand, and those that the registry does not permit to read.
+	// More is how many keys are left out: those beyond a thousand, and those that the registry does not permit
+	// to read.
 	More int
 }
 
-// Permits are those of one key of `concurrency`.
+// Permits are the tickets of one key of `concurrency`.
 type Permits struct {
 	Key string
 	// Max is the smallest maximum of the jobs whose items run or wait.
 	Max int
-	// Tickets are in the line's order, at most 200; More is how many there are besides.
+	// Tickets are in the order of the line, at most 200; More is how many are left out.
 	Tickets []Ticket
 	More    int
 }
@@ -47,8 +49,8 @@ type Ticket struct {
 	Since time.Time
 }
 
-// ReadLimits reads who runs and who waits under the limits of a namespace, in three requests. What of a rate is over at
-// now, by a clock near the registry's, is left out.
+// ReadLimits reads which items run and wait under the limits of a namespace, in three requests. It leaves out
+// the parts of a rate that are over at now, by a clock near the registry's.
 func ReadLimits(ctx context.Context, r registry.Center, namespace string, now time.Time) (out Limits, err error) {
 	err = step.Perform(ctx, r, "read limits", func(ctx context.Context, x *step.Exchange) error {
 		out = Limits{}
@@ -99,7 +101,7 @@ func ReadLimits(ctx context.Context, r registry.Center, namespace string, now ti
 				node := n.Data(t.Path)
 				who, readable := permit.ParseHolder(node.Data)
 				p.Max = min(p.Max, t.Max)
-				if readable { // else it has ended, may not be read, or an external edit has made it
+				if readable { // otherwise it has ended, may not be read, or is an external edit
 					p.Tickets = append(p.Tickets, Ticket{who, node.Mtime})
 				}
 			}
@@ -115,7 +117,7 @@ func ReadLimits(ctx context.Context, r registry.Center, namespace string, now ti
 	return out, err
 }
 
-// keyOf is the key that a node stands for: written in the node, or else its name, in which what cannot stand there is escaped.
+// keyOf returns the key of a node: what is written in it, or else its unescaped name.
 func keyOf(name, written string) string {
 	if written != "" {
 		return written

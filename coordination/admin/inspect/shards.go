@@ -27,7 +27,7 @@ type Shards struct {
 	// DisabledServers are those that an operator has disabled for the job, ascending, whether
 	// an instance is on them or not.
 	DisabledServers []string
-	// Words are those by which these are disabled.
+	// Words say who disabled these servers, and why.
 	Words tree.Words
 }
 
@@ -36,8 +36,7 @@ type ShardInstance struct {
 	ID, ServerIP string
 	// Java is an instance that is no host of ours.
 	Java bool
-	// Gone is one that has died, and whose unfinished items are not yet
-	// settled.
+	// Gone: the instance has died, and its unfinished items are not settled yet.
 	Gone bool
 	// Disabled: an operator has disabled its server for the job.
 	Disabled bool
@@ -45,12 +44,12 @@ type ShardInstance struct {
 	// that is gone.
 	State  string
 	Detail tree.HostDetail
-	Items  tree.Items // that it owns
-	// Runs are the items that it has begun and not completed. Of a Java host
-	// they are those that it has marked.
+	Items  tree.Items // owned by this instance
+	// Runs are the items that it has begun and not completed; for a Java host, the items that it has marked as
+	// running.
 	Runs tree.Items
-	// Begun and Completed are the newest times at which the instance began and
-	// ended a run of an item that no host has begun since; zero for none.
+	// Begun and Completed are the newest times at which the instance began and ended a run; zero for none. A
+	// run counts only while no other host has begun its item since.
 	Begun, Completed time.Time
 }
 
@@ -78,19 +77,19 @@ type ShardItem struct {
 	Owner     string // instance id, empty for none
 	State     ShardState
 	Disabled  bool
-	Said      tree.Word // of who disabled it, if a program of ours did
+	Said      tree.Word // who disabled it, if a program of ours did
 	Misfired  bool
-	// RunningOn is the instance that runs the item, empty for none. Failover
-	// is set when it repeats what a host that died had begun.
+	// RunningOn is the instance that runs the item, empty for none. Failover is set when it repeats a run of a
+	// crashed host.
 	RunningOn string
 	Failover  bool
-	// Moves: the item stays with its host only until it is completed.
+	// Moves: another host gets the item when this run is completed.
 	Moves  bool
 	Record tree.Record
 	// Fence is the token of the run that is open, 0 for none.
 	Fence int64
-	// Unreadable says why the registry does not permit to read something of the item; what that would show is
-	// left out.
+	// Unreadable says which part of the item the registry does not permit to read, and why; that part is left
+	// out.
 	Unreadable string
 }
 
@@ -245,8 +244,7 @@ func newer(t time.Time, ms int64) time.Time {
 	return t
 }
 
-// item understands one item. begun is the host of ours in whose list of runs
-// it is.
+// item describes one item. begun is the host of ours that has it in its list of runs.
 func (s *shardReading) item(i int, begun string) ShardItem {
 	l, n := s.layout, s.nodes
 	running, failovering, record := n.Data(l.ItemRunning(i)), n.Data(l.ItemFailovering(i)), n.Data(l.Record(i))
@@ -292,7 +290,7 @@ type JobBrief struct {
 	Description string
 	Cron        string
 	TimeZone    string
-	Terms       string // what else the schedule goes by; see jobconfig.Configuration.Terms
+	Terms       string // other settings of the schedule; see jobconfig.Configuration.Terms
 	Labels      labels.Set
 	Total       int // sharding total count
 	Held        int // items that are held back
@@ -303,11 +301,11 @@ type JobBrief struct {
 	// LastOutcome is the worst outcome of the newest fire, LastEnded when it
 	// ended; empty if none has.
 	LastOutcome string
-	// LastReason is what an item of that outcome has said, if it failed.
+	// LastReason is the reason of an item with that outcome, if it failed.
 	LastReason string
 	LastEnded  time.Time
-	// Error says why the configuration cannot be read; then Cron, TimeZone,
-	// Total and Description are empty. Or it says which other node the registry does not permit to read.
+	// Error says why the configuration cannot be read, and then Cron, TimeZone, Total and Description are
+	// empty; or which other node the registry does not permit to read.
 	Error string
 }
 
@@ -346,7 +344,8 @@ func ReadJobs(ctx context.Context, r registry.Center, namespace string) (jobs []
 	return jobs, err
 }
 
-// Namespaces are those with jobs in which a host of ours was, of many some: read in two requests.
+// Namespaces returns namespaces with jobs that had a host of ours; if there are many, only some. It takes two
+// requests.
 func Namespaces(ctx context.Context, r registry.Center) (list []string, err error) {
 	err = step.Perform(ctx, r, "read namespaces", func(ctx context.Context, x *step.Exchange) error {
 		root := registry.Children("/")
@@ -431,8 +430,8 @@ func unreadable(l tree.Layout, denied ...map[registry.Query]error) (why string) 
 	return why
 }
 
-// jobBrief is one job; false for a node of the namespace that is none. more has the
-// job's servers and items, n its other nodes.
+// jobBrief describes one job; ok is false if the node of the namespace is no job. more has the job's servers
+// and items, n its other nodes.
 func jobBrief(l tree.Layout, n, more registry.Snapshot) (JobBrief, bool) {
 	config, instances := n.Data(l.Config()), n.Children(l.Instances())
 	if !config.Exists {

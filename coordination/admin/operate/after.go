@@ -9,10 +9,11 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// TriggerAfter triggers a job because of a trigger of the jobs that it comes after: once for each, however often and
-// on whatever host it is called, for the round is written in one commit with the node after. why says that it is
-// not triggered; empty if it is, or was. If nothing would run, it is not. The error is an [ErrTriggerWaits] while an earlier
-// trigger waits that asks for something else: call it again.
+// TriggerAfter triggers a job because of a trigger of the jobs that it comes after. It does so once for each
+// such trigger, however often and on whatever host it is called: the round and the node "after" are written in
+// one commit. why says why the job was not triggered; it is empty if it is or was. If nothing would run, the
+// job is not triggered. The error is an [ErrTriggerWaits] while an earlier trigger with other arguments waits:
+// call it again.
 func TriggerAfter(ctx context.Context, r registry.Center, l tree.Layout, caused tree.ChainedRound) (why string, err error) {
 	err = step.Perform(ctx, r, "trigger after other jobs", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -58,7 +59,8 @@ func TriggerAfter(ctx context.Context, r registry.Center, l tree.Layout, caused 
 	return why, err
 }
 
-// checkAlone is check for a trigger that is not queued: it is refused while an earlier one waits that asks for something else.
+// checkAlone is check for a trigger that cannot be queued: it is refused while an earlier trigger with other
+// arguments waits.
 func (t *triggering) checkAlone(ctx context.Context, x *step.Exchange, config []byte) error {
 	if err := t.check(ctx, x, config); err != nil || tree.ParseTriggerArgs(t.parent.Data).Same(t.args) {
 		return err

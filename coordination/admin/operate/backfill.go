@@ -14,10 +14,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Runs of past instants. A backfill stands in a node below those of the items' records, which the leader lists with
-// each division: so a job without one costs no request. One host, the janitor, watches it then, and makes a trigger round of one
-// instant after the other ([GiveInstant]), in one commit with the number of those that were given out. What becomes of a
-// round is what becomes of every trigger; another janitor goes on behind the last that was made.
+// Runs of past instants. A backfill is a node below those of the items' records, which the leader lists with
+// each division: a job without a backfill needs no request for it. One host, the janitor, watches the node and
+// makes a trigger round for one instant after the other ([GiveInstant]), in one commit with the count of
+// instants given out. The rounds are handled like any trigger; a new janitor continues after the last round.
 
 var (
 	// ErrBackfillRuns refuses a second backfill of a job.
@@ -26,8 +26,8 @@ var (
 	ErrNoBackfill = errors.New("no backfill goes on")
 )
 
-// StartBackfill begins a backfill. It is refused if another one goes on ([ErrBackfillRuns]), and for what refuses a trigger
-// of its items: nothing would run, or a host would not know it.
+// StartBackfill begins a backfill. It is refused if another one goes on ([ErrBackfillRuns]), and for the
+// reasons that refuse a trigger: nothing would run, or a host does not know backfills.
 func StartBackfill(ctx context.Context, r registry.Center, l tree.Layout, b tree.Backfill) error {
 	b.Total, b.Done = len(b.Instants), 0
 	if err := b.Validate(); err != nil {
@@ -73,9 +73,10 @@ func StartBackfill(ctx context.Context, r registry.Center, l tree.Layout, b tree
 	})
 }
 
-// GiveInstant makes a round of the next instant of a backfill, which the caller knows, or ends it if all were given out. It
-// does nothing if the backfill has gone on since, or is gone. The error is an [ErrTriggerWaits] while a trigger has not begun
-// on all hosts, and another refusal of a trigger while it could not begin: call it again then.
+// GiveInstant makes a round of the next instant of a backfill as the caller knows it, or ends the backfill if
+// all were given out. It does nothing if the backfill has advanced since, or is gone. The error is an
+// [ErrTriggerWaits] while a host has not begun an earlier trigger, or another refusal while the trigger could
+// not begin: call it again then.
 func GiveInstant(ctx context.Context, r registry.Center, l tree.Layout, known tree.Backfill, now time.Time) error {
 	return step.Perform(ctx, r, "go on with a backfill", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -115,8 +116,8 @@ func GiveInstant(ctx context.Context, r registry.Center, l tree.Layout, known tr
 	})
 }
 
-// CancelBackfill ends a backfill: no further instant is given out. What was given out runs. It returns the backfill as
-// it has ended. The error is an [ErrNoBackfill] if none goes on.
+// CancelBackfill ends a backfill: no further instant is given out; instants that were given out still run. It
+// returns the ended backfill. The error is an [ErrNoBackfill] if none goes on.
 func CancelBackfill(ctx context.Context, r registry.Center, l tree.Layout, by string, now time.Time) (ended tree.Backfill, err error) {
 	err = step.Perform(ctx, r, "cancel a backfill", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -146,13 +147,13 @@ func CancelBackfill(ctx context.Context, r registry.Center, l tree.Layout, by st
 	return ended, err
 }
 
-// Backfills are what a job's nodes say of backfills; each is nil if there is none.
+// Backfills are the backfills of a job; each is nil if there is none.
 type Backfills struct {
-	// Now is the one that goes on, Last the last that has ended.
+	// Now is the current backfill, Last the last one that ended.
 	Now, Last *tree.Backfill
 }
 
-// ReadBackfills reads them.
+// ReadBackfills reads a job's backfills.
 func ReadBackfills(ctx context.Context, r registry.Center, l tree.Layout) (all Backfills, err error) {
 	err = step.Perform(ctx, r, "read backfills", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Backfill()), registry.Data(l.LastBackfill()))
@@ -171,8 +172,8 @@ func ReadBackfills(ctx context.Context, r registry.Center, l tree.Layout) (all B
 	return all, err
 }
 
-// CheckArgs refuses what a trigger or a backfill with these arguments would be refused for because of the arguments: items that the
-// job does not have, and declared arguments that are missing or wrong. It writes nothing.
+// CheckArgs checks the arguments of a trigger or backfill as these would: it refuses items that the job does
+// not have, and declared arguments that are missing or wrong. It writes nothing.
 func CheckArgs(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) error {
 	return step.Perform(ctx, r, "check the arguments", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()))
@@ -226,5 +227,5 @@ func (f *backfilling) end(b tree.Backfill, now int64, cancelled string) []regist
 	return append(ops, registry.Create(l.LastBackfill(), last))
 }
 
-// at is an instant as people read it.
+// at formats an instant for people.
 func at(ms int64) string { return time.UnixMilli(ms).UTC().Format(time.RFC3339) }

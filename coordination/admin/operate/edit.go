@@ -14,9 +14,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Config is a job's configuration in the registry. Version is the transaction that wrote
-// it: an edit names the version that it was made from. That of the node would begin at 0
-// again in the next life of a job that is removed and restored.
+// Config is a job's configuration in the registry. Version is the transaction that wrote it; an edit names the
+// version that it was made from. The node's own version would not do: it begins at 0 again when a removed job
+// is restored.
 type Config struct {
 	jobconfig.Configuration
 	Version int64
@@ -34,9 +34,9 @@ func (c Config) Definition() (d jobconfig.Configuration, ok bool) {
 	return d, err == nil
 }
 
-// StaleError refuses an edit that was made from an older version.
+// StaleError refuses an edit that was made from an outdated version.
 type StaleError struct {
-	// Found is the version that the edit was made from, Now the configuration that there is.
+	// Found is the version that the edit was made from, Now the current configuration.
 	Found int64
 	Now   Config
 }
@@ -88,11 +88,11 @@ func EditableNames() (names []string) {
 	return names
 }
 
-// Edit returns the configuration with settings changed: texts by their names in a
-// definition file, as Text shows them. An empty text takes a property away: a job without it
-// has what [jobconfig.DefaultGuest] says. The error joins a *jobconfig.FieldError for every problem, also for those
-// that were there and are not repaired: hosts go by no part of such a configuration. What is returned with it has the
-// settings that are not at fault.
+// Edit returns the configuration with settings changed. edits are texts by their names in a definition file, as
+// Text shows them. An empty text removes a property: the job then has the value of [jobconfig.DefaultGuest].
+// The error joins a *jobconfig.FieldError for every problem, also for old problems that the edit does not
+// repair: hosts reject such a configuration as a whole. The configuration that is returned with an error has
+// the valid settings.
 func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configuration, error) {
 	g, _ := c.Guest() // the validation says what cannot be read
 	before := c
@@ -156,7 +156,7 @@ func Edit(c jobconfig.Configuration, edits map[string]string) (jobconfig.Configu
 	return c, problems.Err()
 }
 
-// parse reads a setting from a text; an empty one is none where the document knows both.
+// parse reads a setting from a text. An empty text means no value where the document allows that.
 func parse(s jobconfig.Setting, c *jobconfig.Configuration, g *jobconfig.Guest, text string) error {
 	p, absent := s.In(c, g).(**string)
 	switch {
@@ -170,8 +170,7 @@ func parse(s jobconfig.Setting, c *jobconfig.Configuration, g *jobconfig.Guest, 
 	return nil
 }
 
-// Differences are the settings that differ in two configurations, by name, as Text shows
-// them.
+// Differences returns the settings that differ between two configurations, by name, as Text shows them.
 func Differences(before, after jobconfig.Configuration) (was, is map[string]string) {
 	was, is = make(map[string]string), make(map[string]string)
 	for _, s := range Editable() {
@@ -182,12 +181,10 @@ func Differences(before, after jobconfig.Configuration) (was, is map[string]stri
 	return was, is
 }
 
-// EditConfig writes a job's configuration as edit makes it of the one that there is; edit may
-// refuse that, and is called again after a conflict. version is the one
-// that the edit was made from, negative for whichever there is; another one is a
-// *StaleError. All hosts of the job take it
-// over; a definition file that sets the same differently wins only if that changes.
-// The caller records the edit: hosts that see it do not.
+// EditConfig writes a job's configuration as edit changes it. edit may refuse, and is called again after a
+// conflict. version is the one that the edit was made from, negative for any; if the registry has another one
+// the error is a *StaleError. All hosts of the job adopt the change; a definition file with another value wins
+// only if the file changes. The caller records the edit: hosts that see it do not.
 func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version int64, edit func(jobconfig.Configuration) (jobconfig.Configuration, error)) (before, after Config, err error) {
 	err = step.Perform(ctx, r, "edit the configuration", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -216,9 +213,8 @@ func EditConfig(ctx context.Context, r registry.Center, l tree.Layout, version i
 	return before, after, err
 }
 
-// EditedOutside reports whether the configuration was changed by a program that is none of
-// ours, and by nothing since: change is the number of that write. A commit of ours that
-// writes it and is recorded writes the definition, too.
+// EditedOutside reports whether another program made the last change of the configuration; change is the number
+// of that write. A recorded commit of ours that writes the configuration also writes the definition.
 func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change int64) (outside bool, err error) {
 	err = step.Perform(ctx, r, "look who changed the configuration", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Data(l.Definition()))
@@ -230,7 +226,7 @@ func EditedOutside(ctx context.Context, r registry.Center, l tree.Layout, change
 	return outside, err
 }
 
-// Text is the value of an editable setting, as Edit takes it; of a property that cannot be read, what it says.
+// Text is the value of an editable setting, as Edit takes it; for a property that cannot be read, its raw text.
 func Text(s jobconfig.Setting, c jobconfig.Configuration) string {
 	g, err := c.Guest()
 	if slices.ContainsFunc(jobconfig.FieldErrors(err), func(f *jobconfig.FieldError) bool { return f.Field == "props."+s.Prop }) {

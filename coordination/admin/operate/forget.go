@@ -12,14 +12,13 @@ import (
 )
 
 const (
-	// nodeBytes is about what a node takes in a registry's memory besides its path and data.
+	// nodeBytes is about how much memory of a registry a node takes besides its path and data.
 	nodeBytes = 256
 	// sizesAtOnce bounds what one read of Size asks for.
 	sizesAtOnce = 1000
 )
 
-// Size is about how many bytes all nodes of a job take in a registry's memory; 0 of a job that
-// is not there.
+// Size is about how many bytes all nodes of a job take in a registry's memory; 0 for a job that does not exist.
 func Size(ctx context.Context, r registry.Center, l tree.Layout) (bytes int64, err error) {
 	err = step.Perform(ctx, r, "measure a job", func(ctx context.Context, x *step.Exchange) error {
 		paths, err := subtrees(ctx, x, []string{l.Root(), l.Sibling()})
@@ -47,9 +46,9 @@ func Size(ctx context.Context, r registry.Center, l tree.Layout) (bytes int64, e
 // ErrStays is why ForgetUnused keeps a job.
 var ErrStays = errors.New("the job stays")
 
-// ForgetUnused deletes all of a job as Forget does, unless it has an instance, is removed, or
-// an operator has stopped or disabled it: that has to hold when it comes back. The error is
-// then ErrStays. No host may join the job meanwhile.
+// ForgetUnused deletes a job entirely as Forget does, unless it has an instance, is removed, or an operator has
+// stopped or disabled it, since that must hold when the job comes back. The error is then ErrStays. No host may
+// join the job meanwhile.
 func ForgetUnused(ctx context.Context, r registry.Center, l tree.Layout) error {
 	return step.Perform(ctx, r, "forget an unused job", func(ctx context.Context, x *step.Exchange) error {
 		return remove(ctx, x, l, func() (ops []registry.Op, roots []string, err error) {
@@ -65,7 +64,7 @@ func ForgetUnused(ctx context.Context, r registry.Center, l tree.Layout) error {
 	})
 }
 
-// operatorsWish reports whether something is wanted of the job that no definition file says.
+// operatorsWish reports whether an operator has set something for the job that no definition file has.
 func operatorsWish(w tree.Wanted) bool {
 	if w.Removed != nil {
 		return true

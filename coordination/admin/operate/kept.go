@@ -16,7 +16,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Kept is what an item keeps from run to run.
+// Kept is what an item keeps from run to run: offset and state.
 type Kept struct {
 	Item int
 	// Data is the item's offset, or a value with its offset and its key/value state.
@@ -62,8 +62,7 @@ func keptOf(l tree.Layout, n registry.Snapshot, i int) Kept {
 	return k
 }
 
-// ReadKept reads what items keep: one, or with -1 all. There is nothing of an item
-// that the job does not have.
+// ReadKept reads what items keep: one item, or all with -1. The result omits items that the job does not have.
 func ReadKept(ctx context.Context, r registry.Center, l tree.Layout, item int) (all []Kept, err error) {
 	err = step.Perform(ctx, r, "read offsets", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Sharding()))
@@ -93,14 +92,12 @@ func ReadKept(ctx context.Context, r registry.Center, l tree.Layout, item int) (
 	return all, err
 }
 
-// ChangeKept changes what an item keeps. change says what is to be kept in place of
-// data, has being false if that is nothing; it may be called several times. now is the
-// registry's clock (coordination.RegistryTime).
+// ChangeKept changes what an item keeps. change returns what replaces data, has being false for nothing; it may
+// be called several times. now is the registry's clock (coordination.RegistryTime).
 //
-// The record is written in the same commit, as it is, and thereby gets a new version: a
-// host that has read the item before reads it again before it begins it, and a host
-// that has begun it meanwhile makes the commit fail. ErrItemRuns says that the item
-// runs, on whatever host.
+// The same commit writes the record unchanged, so that the record gets a new version: a host that has read the
+// item before must read it again before it begins it, and if a host has begun it meanwhile the commit fails.
+// ErrItemRuns says that the item runs, on whatever host.
 func ChangeKept(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time, change func(data []byte, has bool) ([]byte, error)) (kept Kept, err error) {
 	c := keptChange{layout: l, item: item, now: now, change: change}
 	err = step.Perform(ctx, r, "change the offset", func(ctx context.Context, x *step.Exchange) error {
@@ -126,8 +123,8 @@ type keptChange struct {
 	item   int
 	now    time.Time
 	change func(data []byte, has bool) ([]byte, error)
-	// unknown is set if the outcome of the last commit is unknown, which was to write
-	// data over a record of the version.
+	// unknown is set if the outcome of the last commit is unknown. That commit was to write data over a record
+	// of this version.
 	unknown bool
 	data    []byte
 	version int32

@@ -13,42 +13,39 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// A kill is written into the records of the runs that are meant, which every
-// completion, takeover and begin sets: so none of them misses it, and no later run is
-// meant. The commit also sets the job's node of kills, which hosts watch while something
-// of the job has run for long.
+// A kill is written into the records of the runs to be killed. Every completion, takeover and begin sets its
+// record: so none of them misses the kill, and no later run is killed. The commit also sets the job's node of
+// kills, which hosts watch while something of the job has run for long.
 
-// Killing is an operator's wish to end what runs of a job.
+// Killing is an operator's request to kill runs of a job.
 type Killing struct {
 	Layout tree.Layout
-	// Item is one item, -1 all. Run is one run by its id, "" any; Server is
-	// that of the instances that are meant, "" any.
+	// Item selects one item, -1 all; Run one run by its id, "" any; Server the instances on one server, "" any.
 	Item        int
 	Run, Server string
-	// By says who asks, in words.
+	// By names the operator, in words.
 	By string
-	// Grace is how long guests may go on after they have been asked to end.
+	// Grace is how long guests may continue after they have been asked to end.
 	Grace time.Duration
 	Now   time.Time
-	// Look is set to ask no host: the runs that are meant are only listed.
+	// Look only lists the runs and asks no host.
 	Look bool
-	// Found, if not nil, is given the runs that are meant, before their hosts are asked.
+	// Found, if not nil, gets the selected runs before their hosts are asked.
 	Found func([]KillTarget)
 }
 
-// KillTarget is one run that is to end, or a listener.
+// KillTarget is one run or one listener to be killed.
 type KillTarget struct {
 	// Item is -1 for a listener; then Listener is the name of its export.
 	Item     int
 	Listener string
 	Fire     tree.Fire
-	// Host runs it: an instance id. Java is set if that is a Java host, Older if it is a
-	// host of an earlier version: neither can be asked. Gone is set if the host has died,
-	// so that the run is not taken over.
+	// Host is the instance id of the host that runs it. Java is set for a Java host, Older for a host of an
+	// earlier version: neither can be asked. Gone is set if the host has died; the kill then prevents a
+	// takeover.
 	Host              string
 	Java, Older, Gone bool
-	// Fence and Record are of the run when it was asked to end, zero for a
-	// Java host.
+	// Fence and Record are those of the run when it was asked to end, zero for a Java host.
 	Fence  int64
 	Record tree.Record
 
@@ -60,11 +57,10 @@ type KillTarget struct {
 // asked reports whether the run's host is asked to end it.
 func (t KillTarget) asked() bool { return !t.Java && !t.Older }
 
-// AskKill asks the hosts of a job to end what they run. It may be called again:
-// what has been asked for already stays asked for, with the newer grace. It
-// returns the runs that are meant, by item, and tree.ErrRemoved for a job that
-// is not in the registry. A run that another host takes over meanwhile is still meant;
-// one that ends meanwhile is returned as it was, and [ReadEndings] says how it ended.
+// AskKill asks the hosts of a job to end their selected runs. It may be called again: earlier requests stay,
+// with the newer grace. It returns the selected runs, by item, and tree.ErrRemoved for a job that is not in the
+// registry. A run that another host takes over meanwhile stays selected; one that ends meanwhile is returned as
+// it was, and [ReadEndings] says how it ended.
 func AskKill(ctx context.Context, r registry.Center, k Killing) (targets []KillTarget, err error) {
 	g := killing{Killing: k}
 	err = step.Perform(ctx, r, "kill", func(ctx context.Context, x *step.Exchange) error {
@@ -91,12 +87,12 @@ func (g *killing) java() bool {
 	return slices.ContainsFunc(g.instances, func(id string) bool { return !slices.Contains(g.details, id) })
 }
 
-// means reports whether a run of the item on the host is meant; host "" is any.
+// means reports whether a run of the item on the host is selected; host "" is any.
 func (g *killing) means(item int, host string) bool {
 	return (g.Item < 0 || g.Item == item) && (g.Server == "" || host == "" || tree.ServerOf(host) == g.Server)
 }
 
-// find lists the runs that are meant.
+// find lists the selected runs.
 func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, error) {
 	l := g.Layout
 	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Runs()), registry.Children(l.Instances()), registry.Children(l.Details()), registry.Children(l.Sharding()), registry.Children(l.Listeners()))
@@ -144,7 +140,8 @@ func (g *killing) find(ctx context.Context, x *step.Exchange) ([]KillTarget, err
 	return targets, nil
 }
 
-// findListeners lists the listeners that are meant, of those with the names: all of the hosts, unless one item or run is.
+// findListeners lists the selected listeners among the given names: those of all hosts, unless Item or Run
+// selects a run.
 func (g *killing) findListeners(ctx context.Context, x *step.Exchange, names []string) ([]KillTarget, error) {
 	if len(names) == 0 || g.Item >= 0 || g.Run != "" {
 		return nil, nil
@@ -175,8 +172,7 @@ func (t KillTarget) op(l tree.Layout, kill tree.Kill) registry.Op {
 	return registry.Set(l.Record(t.Item), t.Record.Killed(kill, t.Fence).Data(), t.version)
 }
 
-// findOurs lists the runs of hosts of ours that are meant and open. n has the hosts'
-// lists of runs.
+// findOurs lists the selected open runs on hosts of ours. n has the hosts' lists of runs.
 func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string, n registry.Snapshot) ([]KillTarget, error) {
 	l := g.Layout
 	var listed []KillTarget
@@ -201,22 +197,22 @@ func (g *killing) findOurs(ctx context.Context, x *step.Exchange, hosts []string
 	}
 	var open []KillTarget
 	for _, t := range listed {
-		if t = t.of(n.Data(l.Record(t.Item))); t.Record.Owner == t.Host && t.Record.Open() { // else it has ended since
+		if t = t.of(n.Data(l.Record(t.Item))); t.Record.Owner == t.Host && t.Record.Open() { // otherwise it has ended since
 			open = append(open, t)
 		}
 	}
 	return g.older(ctx, x, open)
 }
 
-// of is the target with the record that was read.
+// of returns the target with the record that was read.
 func (t KillTarget) of(record registry.Node) KillTarget {
 	t.Record, t.version = tree.ParseRecord(record.Data), record.Version
 	t.Fence = t.Record.Token(record.Mzxid)
 	return t
 }
 
-// older finds those of the targets whose hosts are of an earlier version. They take a record that
-// was set for one of a run that is not theirs any more.
+// older finds the targets whose hosts are of an earlier version. Such a host takes a record that was set to
+// mean that the run is no longer its own.
 func (g *killing) older(ctx context.Context, x *step.Exchange, targets []KillTarget) ([]KillTarget, error) {
 	l := g.Layout
 	var read []registry.Query
@@ -240,9 +236,9 @@ func (g *killing) older(ctx context.Context, x *step.Exchange, targets []KillTar
 	return targets, nil
 }
 
-// ask writes the kill into the records of the targets. After a conflict, or if the
-// outcome is unknown, it reads them again: the runs stay those that were found, and
-// what was written is found. It returns the targets as they are then.
+// ask writes the kill into the records of the targets. After a conflict or an unknown outcome it reads the
+// targets again, so that it never selects other runs and finds what it has written. It returns the targets as
+// last read.
 func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarget) ([]KillTarget, error) {
 	l, kill, limit := g.Layout, tree.NewKill(g.By, g.Now, g.Grace), step.Budget
 	var todo []int // of targets
@@ -263,7 +259,7 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 				return targets, tree.ErrRemoved
 			}
 			if step.Contested(err) {
-				// Where runs end all the time, fewer at once get through.
+				// Where runs end all the time, a smaller commit succeeds more often.
 				limit = max(limit/2, leastKills)
 				if targets, todo, err = g.again(ctx, x, targets, todo, kill); err != nil {
 					return targets, err
@@ -279,7 +275,7 @@ func (g *killing) ask(ctx context.Context, x *step.Exchange, targets []KillTarge
 	return targets, nil
 }
 
-// query is the node by which the target's end is known, and that a kill is written into.
+// query is the node that shows the target's end and that the kill is written into.
 func (t KillTarget) query(l tree.Layout) registry.Query {
 	if t.Listener != "" {
 		return registry.Data(t.node)
@@ -287,11 +283,11 @@ func (t KillTarget) query(l tree.Layout) registry.Query {
 	return registry.Data(l.Record(t.Item))
 }
 
-// leastKills is the least that ask writes in one commit, in bytes: some ten records.
+// leastKills is the least that ask puts into one commit, in bytes: about ten records.
 const leastKills = 4 << 10
 
-// again reads those of the targets that are to be written. One that has ended, or has the
-// kill, is done; one that another host has taken over runs there.
+// again reads the targets that remain to be written. A target that has ended or has the kill is done; one that
+// another host has taken over is still to be written.
 func (g *killing) again(ctx context.Context, x *step.Exchange, targets []KillTarget, todo []int, kill tree.Kill) (found []KillTarget, left []int, err error) {
 	l := g.Layout
 	var read []registry.Query
@@ -338,8 +334,8 @@ func (g *killing) again(ctx context.Context, x *step.Exchange, targets []KillTar
 	return found, left, nil
 }
 
-// stillRun reports which of the open runs are those of the targets, on their hosts or on
-// others that have taken them over, and notes these hosts: those have them in their lists of runs.
+// stillRun reports which of the open runs are the targets', on their hosts or on hosts that have taken them
+// over, and notes these hosts: they have the runs in their lists.
 func stillRun(ctx context.Context, x *step.Exchange, l tree.Layout, open, targets []KillTarget, of []int) (same []bool, err error) {
 	same = make([]bool, len(open))
 	var read []registry.Query
@@ -384,8 +380,8 @@ func KillWatch(l tree.Layout, targets []KillTarget) []registry.Query {
 	return q
 }
 
-// Unlisted are the indexes of those of the targets that the snapshot of KillWatch does not show
-// to run: they have ended, or run on another host now, or on one that cannot be asked.
+// Unlisted returns the indexes of the targets that the snapshot of KillWatch does not show as running: they
+// have ended, or run on another host, or on one that cannot be asked.
 func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []int {
 	lists := make(map[string]tree.Runs)
 	var ended []int
@@ -408,19 +404,17 @@ func Unlisted(l tree.Layout, s registry.Snapshot, targets []KillTarget) []int {
 	return ended
 }
 
-// Ending is how a run has ended that was to be killed.
+// Ending is how a run that was to be killed has ended.
 type Ending struct {
-	// Open is set while it has not. Now is the run as it is then: another host may have taken it over.
+	// Open is set while the run continues. Now is its current state: another host may have taken it over.
 	Open bool
 	Now  KillTarget
-	// Outcome and Reason are its record's; Outcome is empty if that has it
-	// no more.
+	// Outcome and Reason are from its record; Outcome is empty if the record has been overwritten.
 	Outcome, Reason string
 }
 
-// ReadEndings reads what has become of runs, in the order of targets. Of a listener it is known only that it has
-// ended. A run of a
-// Java host is open as long as it has its mark. One that a host has taken over is
+// ReadEndings reads what has become of runs, in the order of targets. For a listener only the fact that it has
+// ended is known. A run of a Java host is open as long as it has its mark. A run that a host has taken over is
 // open as long as it runs there.
 func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets []KillTarget) (endings []Ending, err error) {
 	err = step.Perform(ctx, r, "read killed runs", func(ctx context.Context, x *step.Exchange) error {
@@ -467,7 +461,7 @@ func ReadEndings(ctx context.Context, r registry.Center, l tree.Layout, targets 
 	return endings, err
 }
 
-// ending is how the run has ended, unless it has not.
+// ending returns how the run has ended; Open is set if it has not.
 func (t KillTarget) ending(r tree.Record) Ending {
 	if r.Owner == t.Host && r.Begun == t.Record.Begun {
 		return Ending{Outcome: r.Outcome, Reason: r.Reason}
@@ -481,19 +475,20 @@ func (t KillTarget) ending(r tree.Record) Ending {
 	return Ending{}
 }
 
-// Released is what Release has done.
+// Released is the result of Release.
 type Released struct {
-	// Items were held back, or waited for a time that their guests asked for, and do no more; Missing is set if the job has no
-	// such item. If Keys were paused, that are all items.
+	// Items were held back or postponed by their guests, and are free now; Missing is set if the job has no
+	// such item. If Keys were paused, Items is all items.
 	Items   tree.Items
 	Missing bool
 	// Keys of a rate were paused by guests of the job.
 	Keys []string
 }
 
-// Release lets items run again that were held back, or for which their guests asked for a later time: one, or with -1 all. With
-// -1 it also ends the pauses of keys that guests of the job asked for. now is the registry's time (coordination.RegistryTime).
-// What was due until then of an item that was held back has no catch-up. It returns tree.ErrRemoved for a job that is not in the registry.
+// Release lets items run again that were held back or postponed by their guests: one, or with -1 all. With -1
+// it also ends the pauses of keys that guests of the job asked for. now is the registry's time
+// (coordination.RegistryTime). Instants of a held item that came due until then are not caught up. It returns
+// tree.ErrRemoved for a job that is not in the registry.
 func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time) (out Released, err error) {
 	err = step.Perform(ctx, r, "release", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Records()))
@@ -535,7 +530,8 @@ func Release(ctx context.Context, r registry.Center, l tree.Layout, item int, no
 // keysAtOnce is how many keys of rates are read in one request.
 const keysAtOnce = 500
 
-// resumeKeys ends the pauses that guests of the job asked for; done is false if something has changed meanwhile.
+// resumeKeys ends the pauses that guests of the job asked for; done is false if the nodes changed meanwhile:
+// call it again.
 func resumeKeys(ctx context.Context, x *step.Exchange, l tree.Layout, now time.Time, out *Released) (done bool, err error) {
 	parent := tree.Rates(l.Namespace)
 	n, err := x.Read(ctx, registry.Children(parent))
@@ -558,7 +554,7 @@ func resumeKeys(ctx context.Context, x *step.Exchange, l tree.Layout, now time.T
 				continue
 			}
 			_, err := x.Commit(ctx, registry.Set(q.Path, w.Resume().Data(), node.Version))
-			if err == nil || step.IsUnknown(err) { // then perhaps; if not, the next look does
+			if err == nil || step.IsUnknown(err) { // it may have taken effect; if not, the next read shows it
 				if key := cmp.Or(w.Key, path.Base(q.Path)); !slices.Contains(out.Keys, key) {
 					out.Keys = append(out.Keys, key)
 				}
@@ -574,8 +570,8 @@ func resumeKeys(ctx context.Context, x *step.Exchange, l tree.Layout, now time.T
 	return true, nil
 }
 
-// release writes the records of those items that are held back or wait for a time; done is false if
-// something has changed meanwhile.
+// release writes the records of items that are held back or postponed; done is false if something has changed
+// meanwhile.
 func release(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.Items, now time.Time, out *Released) (done bool, err error) {
 	var read []registry.Query
 	for _, i := range items {
@@ -603,7 +599,7 @@ func release(ctx context.Context, x *step.Exchange, l tree.Layout, items tree.It
 	}
 	for part := range step.Parts(ops, step.Budget) {
 		_, err := x.Commit(ctx, part...)
-		if err == nil || step.IsUnknown(err) { // then perhaps; if not, the next look does
+		if err == nil || step.IsUnknown(err) { // it may have taken effect; if not, the next read shows it
 			out.Items = slices.Concat(out.Items, held[:len(part)])
 			slices.Sort(out.Items)
 			out.Items = slices.Compact(out.Items)

@@ -19,11 +19,11 @@ import (
 
 // The refusals of a trigger.
 var (
-	// ErrNothingRuns: no instance would serve it.
+	// ErrNothingRuns: no instance would run an item.
 	ErrNothingRuns = errors.New("nothing would run")
-	// ErrTriggerWaits: an earlier one that asks for something else has not begun everywhere.
+	// ErrTriggerWaits: an earlier trigger with other arguments has not begun on all hosts.
 	ErrTriggerWaits = errors.New("another trigger waits")
-	// ErrNoTriggerArgs: an instance would not know its arguments.
+	// ErrNoTriggerArgs: an instance of an earlier version would ignore the arguments.
 	ErrNoTriggerArgs = errors.New("items, a parameter and an instant cannot be given")
 )
 
@@ -33,14 +33,14 @@ func TriggerJob(ctx context.Context, r registry.Center, l tree.Layout) error {
 	return err
 }
 
-// TriggerWith asks every instance of the job to run its items once, now, or some of them,
-// or with another parameter. The parent node is set in the same commit; its transaction is the number of
-// the round, its data are the arguments.
+// TriggerWith asks every instance of the job to run its items once, now; arguments may select items or set
+// another parameter. The same commit sets the parent node: its transaction is the number of the round, its data
+// are the arguments.
 //
-// While an instance has not consumed an earlier trigger, or an item owes that round, this one is queued behind it, with its own
-// arguments; see [AdvanceQueue]. If an instance knows no queue, the earlier one counts for both if it asks for the same, and
-// else this one is refused: none is lost and none is doubled. An instance that begins an earlier
-// round at this moment counts both as that one.
+// While an instance has not consumed an earlier trigger, or an item still has to run in that round, this
+// trigger is queued behind it, with its own arguments; see [AdvanceQueue]. If an instance knows no queue, the
+// earlier trigger counts for both if it has the same arguments, and otherwise this one is refused: no trigger
+// is lost or doubled. An instance that begins an earlier round at this moment merges both into that round.
 func TriggerWith(ctx context.Context, r registry.Center, l tree.Layout, args tree.TriggerArgs) (made Made, err error) {
 	err = step.Perform(ctx, r, "trigger", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -93,9 +93,9 @@ type triggering struct {
 	args      tree.TriggerArgs
 	parent    registry.Node
 	instances []string
-	waiting   []string // instances that have not consumed an earlier one
+	waiting   []string // instances that have not consumed an earlier trigger
 	division  tree.Division
-	divided   registry.Node // that holds division
+	divided   registry.Node // the node that holds division
 	queue     tree.Queue
 	queueNode registry.Node
 	// leaving are hosts of ours that are no instances any more, and whose items the next division moves: those that an operator has
@@ -103,7 +103,7 @@ type triggering struct {
 	leaving []string
 }
 
-// readTriggering reads what a trigger goes by, and the configuration.
+// readTriggering reads the nodes that a trigger depends on, and the configuration.
 func readTriggering(ctx context.Context, x *step.Exchange, l tree.Layout) (t triggering, config registry.Node, err error) {
 	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Instances()), registry.Data(l.Triggers()), registry.Children(l.Triggers()), registry.Data(l.Assignment()), registry.Data(l.Queue()))
 	if err != nil {
@@ -155,7 +155,8 @@ func (t *triggering) readLeaving(ctx context.Context, x *step.Exchange) error {
 	return nil
 }
 
-// place are the ops that make the trigger a round, or queue it. Without ops the queue was moved on, and has to be read again.
+// place returns the ops that make the trigger a round, or queue it. No ops means that the queue has advanced
+// and must be read again.
 func (t *triggering) place(ctx context.Context, x *step.Exchange, config []byte) (ops []registry.Op, queues bool, err error) {
 	guard, waits, err := t.waits(ctx, x)
 	if err != nil || (waits == nil && len(t.queue.Triggers) == 0) {
@@ -177,7 +178,7 @@ func (t *triggering) place(ctx context.Context, x *step.Exchange, config []byte)
 	return nil, true, err
 }
 
-// check refuses a trigger that would not do what it asks for, whatever waits.
+// check refuses a trigger that could not do what it asks for, even if nothing else waits.
 func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte) error {
 	if err := anyEnabled(ctx, x, t.layout, t.instances); err != nil {
 		return err
@@ -204,7 +205,8 @@ func (t *triggering) check(ctx context.Context, x *step.Exchange, config []byte)
 // mostLookedAt is how many items a trigger looks at before it goes ahead.
 const mostLookedAt = 1000
 
-// anyRuns refuses a trigger none of whose items may run, of a job of so many. As a rule it reads one.
+// anyRuns refuses a trigger if none of its items may run; total is how many items the job has. As a rule it
+// reads one item.
 func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) error {
 	var asked, disabled, held tree.Items
 	for i := range total {
@@ -242,7 +244,7 @@ func (t *triggering) anyRuns(ctx context.Context, x *step.Exchange, total int) e
 	return fmt.Errorf("%w: %s", ErrNothingRuns, strings.Join(why, "; "))
 }
 
-// cannotRun says of items what they are, and which command lets them run; empty of none.
+// cannotRun says in a sentence why items cannot run and which command lets them run; empty for no items.
 func (t *triggering) cannotRun(items tree.Items, are, command string) string {
 	switch len(items) {
 	case 0:
@@ -253,7 +255,7 @@ func (t *triggering) cannotRun(items tree.Items, are, command string) string {
 	return fmt.Sprintf("items %s are %s: '%s' lets one run", words.Clip(items.String()), are, words.Command(command, t.layout.Job, "--item", "N"))
 }
 
-// known refuses arguments that an instance would not know: it would run all its items.
+// known refuses arguments that an instance does not know: it would run all its items.
 func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
 	l := t.layout
 	read := []registry.Query{registry.Data(l.Members())}
@@ -277,8 +279,8 @@ func (t *triggering) known(ctx context.Context, x *step.Exchange) error {
 	return nil
 }
 
-// waits reports whether an earlier trigger has not begun: what begins could not be both. Then refusal says where, and guard proves
-// it in a commit.
+// waits reports whether an earlier trigger has not begun everywhere, so that a new one cannot be merged with
+// it. Then refusal says where, and guard proves it in a commit.
 func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registry.Op, refusal, err error) {
 	earlier := tree.ParseTriggerArgs(t.parent.Data)
 	what := earlier.String()
@@ -303,15 +305,15 @@ func (t *triggering) waits(ctx context.Context, x *step.Exchange) (guard registr
 	return guard, refuse("the new owner of items " + items.String()), nil
 }
 
-// keepers are the instances that have not begun the earlier trigger, and count.
+// keepers returns the live instances that have not begun the earlier trigger.
 func (t *triggering) keepers() []string {
 	return slices.DeleteFunc(slices.Clone(t.waiting), func(id string) bool {
 		return !slices.Contains(t.instances, id) && !slices.Contains(t.division.Instances, id) && !slices.Contains(t.leaving, id)
 	})
 }
 
-// owing are the items that are still to run in an earlier round, since they moved before
-// it began, with the record of the first. For a plain one whatever they have begun since stands.
+// owing returns the items that still have to run in an earlier round because they moved before it began, with
+// the record of the first. For a plain trigger any later run of the item counts.
 func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.TriggerArgs) (items tree.Items, first registry.Node, err error) {
 	l, d := t.layout, t.division
 	if len(d.Owed()) == 0 {
@@ -339,10 +341,11 @@ func (t *triggering) owing(ctx context.Context, x *step.Exchange, earlier tree.T
 	return items, first, nil
 }
 
-// ops make the triggers of a round. They prove the division: each owner of items has one.
+// ops returns the ops that make the triggers of a round. They prove the division: each owner of items gets a
+// trigger.
 func (t *triggering) ops() []registry.Op {
 	l := t.layout
-	version := int32(0) // that of a node that is made here
+	version := int32(0) // version of a node that is created here
 	if t.parent.Exists {
 		version = t.parent.Version
 	}
@@ -375,8 +378,7 @@ func (t *triggering) ops() []registry.Op {
 	return ops
 }
 
-// anyEnabled refuses a trigger of a job that is disabled on the servers of all its
-// instances.
+// anyEnabled refuses a trigger if the servers of all the job's instances are disabled.
 func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances []string) error {
 	ips := make([]string, len(instances))
 	for k, id := range instances {
@@ -398,11 +400,11 @@ func anyEnabled(ctx context.Context, x *step.Exchange, l tree.Layout, instances 
 	return nil
 }
 
-// SetServers enables or disables servers for the job; with no addresses, the whole job:
-// all servers that there are, and those that come later. What is disabled with said.Until
-// is enabled by [EndDisabled] then. A server that is already so is not written, unless it is so
-// until another time: when its node was set is since when. changed is false if nothing was.
-// If no server was enabled before, what came due until now is not owed.
+// SetServers enables or disables servers for the job; with no addresses it does so for the whole job: all
+// servers, also those that come later. If said.Until is set, [EndDisabled] enables them again at that time. A
+// server that already is in that state is not written, unless said.Until differs: the time of the write says
+// since when it is so. changed is false if nothing was written. If no server was enabled before, instants that
+// came due until now are not caught up.
 func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, enable bool, ips ...string) (changed bool, err error) {
 	said.Off = !enable
 	if enable {
@@ -420,7 +422,7 @@ func SetServers(ctx context.Context, r registry.Center, l tree.Layout, said tree
 				targets = s.ips
 				if word, ok := w.Disabled[tree.WholeJob]; w.DisabledOn(tree.WholeJob, s.byDefault) == enable || (!enable && !word.Same(said) && (word.Off || said.Until != 0)) {
 					w.Disabled, changed = w.Disabled.With(tree.WholeJob, said), true
-				} else if len(w.Disabled) > 0 { // said before: it stays said by whom it was
+				} else if len(w.Disabled) > 0 { // keep who disabled it first
 					w.Disabled = nil
 					if ok {
 						w.Disabled = w.Disabled.With(tree.WholeJob, word)
@@ -466,7 +468,7 @@ func state(enabled bool) []byte {
 	return []byte(tree.Disabled)
 }
 
-// switches is what stands in the registry about which servers may run a job.
+// switches is which servers may run a job, as the registry has it.
 type switches struct {
 	layout    tree.Layout
 	nodes     registry.Snapshot
@@ -475,7 +477,7 @@ type switches struct {
 	ips       []string // that have a node
 }
 
-// readSwitches reads them; more are servers that need not have a node.
+// readSwitches reads switches; more are servers that may have no node.
 func readSwitches(ctx context.Context, x *step.Exchange, l tree.Layout, more []string) (*switches, error) {
 	n, err := x.Read(ctx, registry.Data(l.Config()), registry.Children(l.Servers()), registry.Data(l.Wanted()), registry.Data(l.Sibling()))
 	if err != nil {
@@ -502,8 +504,8 @@ func readSwitches(ctx context.Context, x *step.Exchange, l tree.Layout, more []s
 
 func (s *switches) server(ip string) registry.Node { return s.nodes.Data(s.layout.Server(ip)) }
 
-// noneOwed are the ops by which nothing is owed of what came due while no server was enabled; none if
-// one is. data is that of the node. A job that no host of ours has had keeps no nodes of ours.
+// noneOwed returns the ops that mark instants as not to be caught up that came due while no server was enabled;
+// none if one is enabled. data is that of the node. A job that never had a host of ours has no nodes of ours.
 func (s *switches) noneOwed(data []byte) []registry.Op {
 	enabled := func(ip string) bool { return s.server(ip).Exists && tree.IsEnabled(s.server(ip).Data) }
 	if slices.ContainsFunc(s.ips, enabled) || !s.nodes.Data(s.layout.Sibling()).Exists {
@@ -512,10 +514,10 @@ func (s *switches) noneOwed(data []byte) []registry.Op {
 	return []registry.Op{registry.Ensure(s.layout.Enabled()), registry.Set(s.layout.Enabled(), data, registry.AnyVersion)}
 }
 
-// EndDisabled enables the servers again that somebody has disabled until a time that is
-// over; now is the registry's clock. It ends one word, the first that was over, and before
-// it does, sets ended to it, and of to whom it was said: tree.WholeJob, or the address of a server.
-// What the definition disables, or another word, stays so. done is false if nothing is over.
+// EndDisabled enables servers that an operator disabled until a time that is over; now is the registry's clock.
+// One call ends one such word, the earliest. Before that it sets ended to the word, and of to what it was for:
+// tree.WholeJob, or the address of a server. What the definition or another word disables stays disabled. done
+// is false if nothing is over.
 func EndDisabled(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, of *string, ended *tree.Word) (done bool, err error) {
 	err = step.Perform(ctx, r, "end disabled servers", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -553,10 +555,10 @@ func EndDisabled(ctx context.Context, r registry.Center, l tree.Layout, now time
 	return done, err
 }
 
-// SetItem enables or disables one item. A disabled item keeps its owner and
-// does not run; said stands in its mark, and with said.Until [EndItem] enables it then. When
-// its node was set last is when it was enabled last: what came due until then is not owed.
-// changed is false if it was so.
+// SetItem enables or disables one item. A disabled item keeps its owner and does not run. Its mark holds said,
+// and if said.Until is set [EndItem] enables the item at that time. The last write of its node is when it was
+// enabled: instants that came due before are not caught up. changed is false if the item already was in that
+// state.
 func SetItem(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, item int, enable bool) (changed bool, err error) {
 	said.Off = true
 	err = step.Perform(ctx, r, "set item", func(ctx context.Context, x *step.Exchange) error {
@@ -598,8 +600,8 @@ func enableItem(l tree.Layout, item int, n registry.Snapshot) []registry.Op {
 	return []registry.Op{registry.Delete(mark.Path, mark.Version), registry.Set(node.Path, node.Data, node.Version)}
 }
 
-// EndItem enables an item again that somebody has disabled until a time that is over; now is
-// the registry's clock. Before it does it sets ended to the word. done is false if it is not over.
+// EndItem enables an item that an operator disabled until a time that is over; now is the registry's clock.
+// Before that it sets ended to the word. done is false if the time is not over.
 func EndItem(ctx context.Context, r registry.Center, l tree.Layout, item int, now time.Time, ended *tree.Word) (done bool, err error) {
 	err = step.Perform(ctx, r, "end a disabled item", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -625,8 +627,8 @@ func EndItem(ctx context.Context, r registry.Center, l tree.Layout, item int, no
 // ErrJavaRuns refuses the shutdown of a Java host that runs items.
 var ErrJavaRuns = errors.New("a Java host that is shut down goes on running its items, and others would run them too")
 
-// switched are the words about disabled servers when a server is enabled or disabled: it has
-// one of its own only if it differs from the whole job.
+// switched returns the words about disabled servers after a server is enabled or disabled: a server has its own
+// word only if it differs from the whole job.
 func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) tree.Words {
 	is := func(words tree.Words) bool {
 		word, _ := words.Of(ip)
@@ -641,11 +643,10 @@ func switched(w tree.Wanted, ip string, enable, byDefault bool, said tree.Word) 
 	return w.Disabled.With(ip, said)
 }
 
-// Stop has instances of ours finish what they run and stay out of the job, until
-// [Start] or [Restore] takes that back: an operator's shutdown. of is of whom it holds, now
-// and later: tree.WholeJob, the address of a server, or tree.ProcessOf an instance. ids are
-// the instances that are in the job by that. One that has gone by itself is no error, and one that
-// joins meanwhile is stopped as well. stopped counts all of them.
+// Stop makes our instances finish what they run and stay out of the job until [Start] or [Restore]: an
+// operator's shutdown. of selects the instances, present and future: tree.WholeJob, the address of a server, or
+// tree.ProcessOf an instance. ids are the selected instances that are in the job now. One that has already left
+// is no error, and one that joins meanwhile is stopped as well. stopped counts all of them.
 func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, of string, ids []string) (stopped int, err error) {
 	err = step.Perform(ctx, r, "stop", func(ctx context.Context, x *step.Exchange) error {
 		for spoken := false; ; {
@@ -672,7 +673,7 @@ func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word,
 			}
 			_, err = x.Commit(ctx, ops...)
 			switch {
-			case err == nil: // a host that joined before this, and after the read, has not heard of it
+			case err == nil: // a host that joined after the read and before this write does not know of it
 				spoken, stopped = true, stopped+len(leaving)
 			case step.ConflictOf(err) == nil:
 				return err
@@ -682,9 +683,9 @@ func Stop(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word,
 	return stopped, err
 }
 
-// wish are the ops by which something else is wanted of a job than the node says that was read, with
-// that of our tree. A job that no host of ours has had has none, and needs none: who joins it goes by
-// ElasticJob's nodes.
+// wish returns the ops that change what operators want of a job from what was read, and mark it in our tree. A
+// job that never had a host of ours has no such node and needs none: a host that joins it goes by ElasticJob's
+// nodes.
 func wish(l tree.Layout, n registry.Snapshot, w tree.Wanted) []registry.Op {
 	node, data := n.Data(l.Wanted()), w.Data()
 	switch {
@@ -698,12 +699,12 @@ func wish(l tree.Layout, n registry.Snapshot, w tree.Wanted) []registry.Op {
 	return []registry.Op{registry.Create(node.Path, data)}
 }
 
-// ErrNotAway refuses to bring back what is neither removed nor stopped.
+// ErrNotAway: the job or instance is neither removed nor stopped.
 var ErrNotAway = errors.New("the job is neither removed nor shut down")
 
-// Start has an instance that was stopped come back into the job, whether it was stopped by
-// itself, with its server or with the whole job. A job that was removed is brought back, as
-// by [Restore]. Of an instance that is not to stay out it is [ErrNotAway].
+// Start lets a stopped instance come back into the job, whether it was stopped alone, with its server or with
+// the whole job. It restores a removed job, as [Restore] does. It returns [ErrNotAway] for an instance that may
+// be in the job.
 func Start(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, id string) error {
 	return comeBack(ctx, r, l, func(w tree.Wanted, _ []string) (tree.Wanted, bool) {
 		_, stopped := w.StopOf(id)
@@ -714,10 +715,9 @@ func Start(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word
 	})
 }
 
-// Restore brings a job back that was removed, and has all hosts come back that were
-// stopped in it. A job that was removed without a purge has the configuration of the
-// definition that it had last; else that of the first host that comes. Of another job
-// it is [ErrNotAway].
+// Restore brings back a removed job, and lets all stopped hosts come back. A job that was removed without a
+// purge gets the configuration of its last definition; otherwise that of the first host that joins. It returns
+// [ErrNotAway] for a job that is neither removed nor stopped.
 func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word) error {
 	return comeBack(ctx, r, l, func(w tree.Wanted, leaving []string) (tree.Wanted, bool) {
 		stopped := false
@@ -726,7 +726,7 @@ func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wo
 		}
 		if stopped {
 			w.Stopped = nil
-			for _, id := range leaving { // it has still to find that it may come back
+			for _, id := range leaving { // it does not know yet that it may come back
 				w = w.StartAgain(id, said)
 			}
 		}
@@ -734,8 +734,8 @@ func Restore(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wo
 	})
 }
 
-// comeBack brings a removed job back, and has change say who may come back into it; did is
-// false if no host was stopped. leaving are the hosts that are on their way out.
+// comeBack brings back a removed job; change says which hosts may come back into it. did is false if no host
+// was stopped. leaving are the hosts that are about to leave.
 func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func(w tree.Wanted, leaving []string) (changed tree.Wanted, did bool)) error {
 	return step.Perform(ctx, r, "bring back", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -752,11 +752,11 @@ func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func
 				}
 			}
 			next, did := change(w, leaving)
-			gone := w.Removed != nil || (!config.Exists && definition.Exists) // the latter by another program
+			gone := w.Removed != nil || (!config.Exists && definition.Exists) // in the second case another program removed it
 			var ops []registry.Op
 			switch c, _, err := jobconfig.Parse(definition.Data); {
 			case !gone && !did && !config.Exists && w.Definition != "":
-				return nil // it was brought back before: the first host that comes makes it
+				return nil // it was brought back before: the first host that joins creates it
 			case !gone && !did && !config.Exists:
 				return tree.ErrRemoved
 			case !gone && !did:
@@ -764,13 +764,13 @@ func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func
 			case !gone:
 			case config.Exists || !definition.Exists || err != nil || c.Validate() != nil:
 				next = next.Back(config.Exists)
-				if !config.Exists && definition.Exists { // of no use: the first host brings its own
+				if !config.Exists && definition.Exists { // not needed: the first host brings its own
 					ops = append(ops, registry.Delete(definition.Path, definition.Version))
 				}
 			default:
 				next = next.Back(true)
 				ops = append(ops, registry.Ensure(l.Root()), registry.Create(l.Config(), definition.Data), registry.Set(definition.Path, definition.Data, definition.Version))
-				if n := n.Data(l.Assignment()); n.Exists { // what is left of the job's earlier life divides nothing
+				if n := n.Data(l.Assignment()); n.Exists { // an assignment of the job's earlier life must not count
 					ops = append(ops, registry.Set(n.Path, nil, n.Version))
 				}
 			}
@@ -782,9 +782,9 @@ func comeBack(ctx context.Context, r registry.Center, l tree.Layout, change func
 	})
 }
 
-// StopJava removes the instance of a Java host from the job's list, which asks it to stop.
-// One that runs items, and whose running marks are persistent, as they are with
-// failover, cannot be distinguished from one that crashed then: ErrJavaRuns.
+// StopJava removes the instance of a Java host from the job's list, which asks the host to stop. If it runs
+// items with persistent running marks (failover is on), it would look like a crashed host: the error is then
+// ErrJavaRuns.
 func StopJava(ctx context.Context, r registry.Center, l tree.Layout, id string) error {
 	return step.Perform(ctx, r, "stop instance", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Children(l.Sharding()))
@@ -822,7 +822,7 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 				runs = append(runs, i)
 			}
 			if string(n.Data(l.ItemInstance(i)).Data) == id && !running.Exists && step.Size(ops) < step.Budget {
-				ops = append(ops, registry.Absent(l.ItemRunning(i))) // it does not begin one meanwhile
+				ops = append(ops, registry.Absent(l.ItemRunning(i))) // so that it begins none meanwhile
 			}
 		}
 		if len(runs) > 0 {
@@ -831,16 +831,16 @@ func stopJava(ctx context.Context, x *step.Exchange, l tree.Layout, id string, i
 		}
 		_, err = x.Commit(ctx, ops...)
 		if conflict := step.ConflictOf(err); conflict == nil || conflict.Index == 0 {
-			return err // of a conflict: it has gone by itself
+			return err // on a conflict: it has gone by itself
 		}
 	}
 }
 
-// Remove deletes the job from the registry, and writes down that it is removed: no host
-// brings it back with a definition that it had, whenever that host comes. With purge the
-// nodes of ours go as well: offsets, records; all but the node that says so, and the queue of triggers while a host
-// has the job: that drops them, each with the reason, and the node ([AdvanceQueue]). It
-// returns tree.ErrRemoved if there was nothing to delete.
+// Remove deletes the job from the registry and records that it is removed: no host recreates it from a
+// definition that the job had before. With purge our nodes go as well (offsets, records), except the node that
+// records the removal, and the queue of triggers while a host has the job: that host drops the triggers, each
+// with the reason, and deletes the node ([AdvanceQueue]). It returns tree.ErrRemoved if there was nothing to
+// delete.
 func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Word, purge bool) error {
 	return step.Perform(ctx, r, "remove", func(ctx context.Context, x *step.Exchange) error {
 		left := false // triggers that a host drops
@@ -869,29 +869,29 @@ func Remove(ctx context.Context, r registry.Center, l tree.Layout, said tree.Wor
 	})
 }
 
-// clearRecords deletes the node of the records once nothing is below it: a host may have dropped the queue before the last of
-// them went.
+// clearRecords deletes the parent node of the records once it is empty: a host may have dropped the queue
+// before the last record was deleted.
 func clearRecords(ctx context.Context, x *step.Exchange, l tree.Layout) error {
 	n, err := x.Read(ctx, registry.Children(l.Records()))
 	if err != nil || !n[registry.Children(l.Records())].Exists || len(n.Children(l.Records())) > 0 {
 		return err // the host that drops the queue deletes it
 	}
 	if _, err = x.Commit(ctx, registry.Delete(l.Records(), registry.AnyVersion)); step.Contested(err) {
-		return nil // it has, or the job is back
+		return nil // it has done so, or the job is back
 	}
 	return err
 }
 
-// Forget deletes all of a job, and what is wanted of it: a host that comes with its definition makes
-// it again. It is for namespaces that no host uses any more.
+// Forget deletes a job entirely, with what operators have set for it: a host that comes with its definition
+// creates it again. It is for namespaces that no host uses any more.
 func Forget(ctx context.Context, r registry.Center, l tree.Layout) error {
 	return step.Perform(ctx, r, "forget", func(ctx context.Context, x *step.Exchange) error {
 		return remove(ctx, x, l, func() ([]registry.Op, []string, error) { return nil, []string{l.Root(), l.Sibling()}, nil })
 	})
 }
 
-// remove deletes all nodes at some roots and below, with ops in the first commit. look says which,
-// and is asked again after a conflict.
+// remove deletes all nodes at some roots and below; the first commit also has ops. look returns them, and is
+// called again after a conflict.
 func remove(ctx context.Context, x *step.Exchange, l tree.Layout, look func() (ops []registry.Op, roots []string, err error)) error {
 	for deleted := false; ; {
 		ops, roots, err := look()
@@ -915,8 +915,8 @@ func remove(ctx context.Context, x *step.Exchange, l tree.Layout, look func() (o
 	}
 }
 
-// tombstone are the ops that say that the job is removed, from what Remove reads; none if
-// that is said already.
+// tombstone returns the ops that record that the job is removed, from what Remove has read; none if that is
+// recorded already.
 func tombstone(n registry.Snapshot, l tree.Layout, said tree.Word, purge bool) []registry.Op {
 	w := tree.ParseWanted(n.Data(l.Wanted()).Data)
 	if w.Removed == nil || n.Data(l.Config()).Exists {
@@ -933,7 +933,7 @@ func tombstone(n registry.Snapshot, l tree.Layout, said tree.Word, purge bool) [
 	return wish(l, n, w)
 }
 
-// below are the paths of nodes below one, without one of them.
+// below returns the paths of a node's children, except one.
 func below(path string, names []string, without string) []string {
 	var paths []string
 	for _, name := range names {
@@ -944,8 +944,7 @@ func below(path string, names []string, without string) []string {
 	return paths
 }
 
-// subtrees are the paths of all nodes that there are at roots and below, parents
-// first.
+// subtrees returns the paths of all nodes at roots and below, parents first.
 func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []string, err error) {
 	for level := roots; len(level) > 0; {
 		read := make([]registry.Query, len(level))
@@ -970,9 +969,9 @@ func subtrees(ctx context.Context, x *step.Exchange, roots []string) (all []stri
 	return all, nil
 }
 
-// removeAll deletes nodes, which are listed parents first, in commits that fit. The
-// configuration goes first, with some ops: without it hosts begin nothing and write
-// nothing. done is false if something has changed; deleted is set once something is deleted.
+// removeAll deletes nodes, which are listed parents first, in commits that fit. The configuration goes first,
+// with some ops: without it hosts begin nothing and write nothing. done is false if a node has changed: call it
+// again. deleted is set once something is deleted.
 func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, first []registry.Op, paths []string, deleted *bool) (done bool, err error) {
 	config := l.Config()
 	ops := slices.Clone(first)
@@ -986,7 +985,7 @@ func removeAll(ctx context.Context, x *step.Exchange, l tree.Layout, first []reg
 	}
 	for part := range step.Parts(ops, step.Budget) {
 		_, err := x.Commit(ctx, part...)
-		if err == nil || step.IsUnknown(err) { // then perhaps
+		if err == nil || step.IsUnknown(err) { // it may have taken effect
 			*deleted = true
 		}
 		if step.Contested(err) {

@@ -13,33 +13,33 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// ErrQueueFull refuses a trigger: as many wait as the job allows.
+// ErrQueueFull refuses a trigger: the job's queue has reached its limit.
 var ErrQueueFull = errors.New("the queue of triggers is full")
 
-// Made is what became of a trigger.
+// Made is the result of a trigger.
 type Made struct {
 	// Round is the number of its round; 0 if it is queued.
 	Round int64
-	// Earlier is the trigger before, if an instance still keeps that one and both are one round: only a job with hosts
-	// that know no queue does that.
+	// Earlier is the earlier trigger with which this one was merged, because an instance has not begun that
+	// one. It happens only in a job with hosts that know no queue.
 	Earlier int64
-	// Queued is the number under which it is queued, Ahead how many triggers wait before it, with the one that hosts
-	// have not begun; 0 if it is not queued.
+	// Queued is its number in the queue; 0 if it is not queued. Ahead is how many triggers wait before it,
+	// including the one that hosts have not begun.
 	Queued int64
 	Ahead  int
 }
 
-// Dropped is a trigger that left the queue and makes no round.
+// Dropped is a trigger that left the queue without a round.
 type Dropped struct {
 	tree.QueuedTrigger
-	// Why is tree.ErrRemoved, or what [TriggerWith] would refuse it with.
+	// Why is tree.ErrRemoved, or the error with which [TriggerWith] would refuse it.
 	Why error
 }
 
-// AdvanceQueue makes the round of the first queued trigger, if no earlier round waits. Each host calls it when it has begun
-// items of a round, and the leader with each division that finds a queue, so that a queue whose host died goes on. It is one
-// read while nothing is queued. What the job cannot run any more leaves the queue: each is reported to one caller, also with an
-// error.
+// AdvanceQueue makes the round of the first queued trigger, if no earlier round waits. Each host calls it when
+// it has begun items of a round, and the leader with each division that finds a queue, so that a queue
+// continues when a host dies. It is one read while nothing is queued. A trigger that the job can no longer run
+// leaves the queue and is reported to exactly one caller, also with an error.
 func AdvanceQueue(ctx context.Context, r registry.Center, l tree.Layout) (dropped []Dropped, err error) {
 	err = step.Perform(ctx, r, "begin the next queued trigger", func(ctx context.Context, x *step.Exchange) error {
 		for more := true; more; {
@@ -54,8 +54,9 @@ func AdvanceQueue(ctx context.Context, r registry.Center, l tree.Layout) (droppe
 	return dropped, err
 }
 
-// advance does one step of AdvanceQueue. more is set if there may be another one. Without drop, for a caller that reports
-// nothing, a trigger that the job cannot run is left to a host, with an [ErrTriggerWaits].
+// advance does one step of AdvanceQueue. more is set if another step may follow. Without drop, for a caller
+// that reports nothing, a trigger that the job cannot run is left to a host, and the error is an
+// [ErrTriggerWaits].
 func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (dropped []Dropped, more bool, err error) {
 	n, err := x.Read(ctx, registry.Data(l.Queue()))
 	if err != nil {
@@ -75,7 +76,7 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 		if config.Exists && config.Czxid < q.Number {
 			break
 		}
-		dropped = append(dropped, Dropped{q, tree.ErrRemoved}) // it was of the job that was removed
+		dropped = append(dropped, Dropped{q, tree.ErrRemoved}) // it belonged to the job that was removed
 	}
 	if len(dropped) == 0 {
 		if len(t.instances) == 0 {
@@ -115,7 +116,8 @@ func advance(ctx context.Context, x *step.Exchange, l tree.Layout, drop bool) (d
 	return dropped, len(dropped) > 0, nil
 }
 
-// clearQueue are the ops that delete the queue of a job that is removed, and the node above it if a purge has left nothing else there.
+// clearQueue returns the ops that delete the queue of a removed job, and its parent node if a purge has left
+// nothing else there.
 func clearQueue(ctx context.Context, x *step.Exchange, l tree.Layout, node registry.Node) ([]registry.Op, error) {
 	n, err := x.Read(ctx, registry.Children(l.Records()))
 	if err != nil {
@@ -128,7 +130,8 @@ func clearQueue(ctx context.Context, x *step.Exchange, l tree.Layout, node regis
 	return ops, nil
 }
 
-// enqueue are the ops that queue the trigger behind an earlier one, which still waits as guard proves; most is what the job allows.
+// enqueue returns the ops that queue the trigger behind an earlier one; guard proves that the earlier one still
+// waits. most is the limit of the job's queue.
 func (t *triggering) enqueue(most int, guard registry.Op) ([]registry.Op, error) {
 	if t.queue.Full(most, t.args) {
 		waiting := fmt.Sprintf("%d triggers wait", len(t.queue.Triggers))
@@ -171,28 +174,28 @@ func queueMax(config []byte) int {
 	return g.QueueMax
 }
 
-// Triggers are those of a job that have not begun.
+// Triggers are a job's triggers that have not begun.
 type Triggers struct {
-	// First is the one that has a round, and has not begun everywhere; nil if there is none.
+	// First has a round and has not begun on all hosts; nil if there is none.
 	First *FirstTrigger
-	// Queue are those behind it, the oldest first.
+	// Queue are the triggers behind it, the oldest first.
 	Queue []tree.QueuedTrigger
 }
 
-// FirstTrigger is a trigger that has not begun everywhere.
+// FirstTrigger is a trigger that has not begun on all hosts.
 type FirstTrigger struct {
 	// Round is its number, Since when it was made.
 	Round int64
 	Since time.Time
 	Args  tree.TriggerArgs
-	// Hosts are the instances that have not begun it, ascending; Items are those that moved before they began it, and begin it
+	// Hosts are the instances that have not begun it, ascending; Items moved before they began it, and begin it
 	// on their new owner.
 	Hosts []string
 	Items tree.Items
 }
 
-// ReadTriggers reads which triggers of a job have not begun, and what they wait for. It is one read, and another one while items
-// owe a round.
+// ReadTriggers reads which triggers of a job have not begun, and what they wait for. It makes one read, and
+// another one while items still have to run in a round.
 func ReadTriggers(ctx context.Context, r registry.Center, l tree.Layout) (out Triggers, err error) {
 	err = step.Perform(ctx, r, "read the triggers that wait", func(ctx context.Context, x *step.Exchange) error {
 		t, config, err := readTriggering(ctx, x, l)

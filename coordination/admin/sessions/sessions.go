@@ -1,5 +1,5 @@
-// Package sessions has something done in each session that a host has with its registry,
-// for as long as the session lasts.
+// Package sessions runs a function in each session that a host has with its registry, for as long as the
+// session lasts.
 package sessions
 
 import (
@@ -13,14 +13,13 @@ import (
 // RetryAfter lies between two attempts in one session.
 const RetryAfter = time.Second
 
-// Newest is handed the sessions of a host, and knows the newest. It is safe for
-// concurrent use.
+// Newest receives a host's sessions and keeps the newest. It is safe for concurrent use.
 type Newest struct {
-	mu    sync.Mutex // of those who send
+	mu    sync.Mutex // of the senders
 	begun chan registry.Center
 }
 
-// New knows no session yet.
+// New returns a Newest without a session.
 func New() *Newest { return &Newest{begun: make(chan registry.Center, 1)} }
 
 // Begun hands over a new session. It does not block.
@@ -34,9 +33,8 @@ func (n *Newest) Begun(c registry.Center) {
 	n.begun <- c
 }
 
-// Each calls follow in each session, and [RetryAfter] after it has returned once more, until
-// the session is over or ctx is done. What follow begins with its context ends when it
-// returns. One goroutine may call Each.
+// Each calls follow in each session, and again [RetryAfter] after it returned, until the session is over or ctx
+// is done. The context of follow ends when follow returns. Only one goroutine may call Each.
 func (n *Newest) Each(ctx context.Context, follow func(ctx context.Context, c registry.Center)) {
 	for {
 		select {
@@ -50,7 +48,7 @@ func (n *Newest) Each(ctx context.Context, follow func(ctx context.Context, c re
 	}
 }
 
-// once calls follow, and reports whether it is to be called again in the session.
+// once calls follow, and reports whether to call it again in the same session.
 func once(ctx context.Context, c registry.Center, follow func(ctx context.Context, c registry.Center)) (again bool) {
 	following, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -11,8 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Phase is one of the two points of a fire at which a listener runs once over
-// all hosts.
+// Phase is one of the two points of a fire at which a listener runs once over all hosts.
 type Phase bool
 
 // The phases.
@@ -29,38 +28,38 @@ func node(l tree.Layout, p Phase) string {
 	return l.Completed()
 }
 
-// mark says that an item has come to the phase.
+// mark returns the node that marks an item's arrival at the phase.
 func mark(l tree.Layout, p Phase, i int) string {
 	return node(l, p) + "/" + strconv.Itoa(i)
 }
 
-// Watch is what to watch while waiting for a phase: the node is gone
-// when some host has run the listener.
+// Watch is the query to watch while waiting for a phase: the node is deleted when a host has run the listener.
 func Watch(l tree.Layout, p Phase) registry.Query { return registry.Children(node(l, p)) }
 
-// Arrival is a host that comes to a phase of a fire.
+// Arrival is a host's arrival at a phase of a fire.
 type Arrival struct {
 	Self  tree.JobInstance
 	Phase Phase
 	Fire  tree.Fire
-	// Items of the host have come; Total is how many items the job has.
+	// Items are the host's items that have arrived; Total is how many items the job has.
 	Items tree.Items
 	Total int
 }
 
-// Standing is how things stand in a phase for a host that has arrived.
+// Standing is the state of a phase, for a host that has arrived.
 type Standing struct {
-	// Last is true on exactly one host: the one whose items were the last of all that can run. It runs
-	// the listener and then clears the marks with Clear; the others wait until it has.
+	// Last is true on exactly one host: the one whose items arrived last of all that can run. It runs the
+	// listener and then calls Clear; the others wait for that.
 	Last bool
-	// Over is set when nothing is to be waited for any more: the listener has run, or this fire is Outrun.
+	// Over is set when the host need not wait any longer: the listener has run, or this fire is Outrun.
 	Over bool
-	// Outrun is set when items have come to the phase of a later fire, so that they never come to this one.
+	// Outrun is set when items have arrived at the phase of a later fire, so that they never arrive in this
+	// one.
 	Outrun bool
 	// Missing are the items that have not come, without those that are disabled.
 	Missing tree.Items
-	// Left is the newest of the fires before this one for which items of this host are marked still: others of that fire have
-	// never come. It is zero if there is none.
+	// Left is the newest earlier fire that items of this host are still marked for, because other items of that
+	// fire never arrived; zero if there is none.
 	Left tree.Fire
 }
 
@@ -72,7 +71,7 @@ func markData(f tree.Fire) []byte {
 	return fmt.Appendf(nil, "%d %d", f.Instant, f.Trigger)
 }
 
-// fireOf is the fire that a mark names; zero if it names none.
+// fireOf returns the fire in a mark, zero if there is none.
 func fireOf(n registry.Node) (f tree.Fire) {
 	if _, err := fmt.Sscanf(string(n.Data), "%d %d", &f.Instant, &f.Trigger); err != nil {
 		return tree.Fire{}
@@ -80,7 +79,7 @@ func fireOf(n registry.Node) (f tree.Fire) {
 	return f
 }
 
-// counts reports whether a mark is there and counts for a fire.
+// counts reports whether a mark exists and counts for a fire.
 func counts(n registry.Node, f tree.Fire) bool {
 	named := fireOf(n)
 	return n.Exists && (named == (tree.Fire{}) || named.Same(f))
@@ -106,7 +105,8 @@ func Arrive(ctx context.Context, r registry.Center, l tree.Layout, a Arrival) (s
 	return s, err
 }
 
-// markArrival makes the marks of a host's items, in one commit or several. left is the newest fire that one of them named.
+// markArrival makes the marks of a host's items, in one commit or several. left is the newest fire that an old
+// mark named.
 func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival) (left tree.Fire, err error) {
 	parent := node(l, a.Phase)
 	items, there := a.Items, make(map[int]registry.Node)
@@ -161,8 +161,8 @@ func markArrival(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival
 	}
 }
 
-// claimPhase finds out how things stand, and whether this host is the last to arrive: all items are there,
-// and no other host that lives has claimed the phase, which the node's data says.
+// claimPhase finds out the state of the phase, and whether this host is the last to arrive: all items have
+// arrived, and the node's data names no other living host that has claimed the phase.
 func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival) (Standing, error) {
 	claim := registry.Data(node(l, a.Phase))
 	for {
@@ -188,7 +188,7 @@ func claimPhase(ctx context.Context, x *step.Exchange, l tree.Layout, a Arrival)
 	}
 }
 
-// standing is what the marks say to a host that has arrived.
+// standing derives the state of the phase from the marks.
 func standing(n registry.Snapshot, l tree.Layout, a Arrival) (s Standing) {
 	for i := range a.Total {
 		at := n.Data(mark(l, a.Phase, i))
@@ -206,7 +206,8 @@ func standing(n registry.Snapshot, l tree.Layout, a Arrival) (s Standing) {
 	return s
 }
 
-// Look says how things stand for a host that has arrived. Ask again when what Watch shows has changed.
+// Look returns the state of the phase for a host that has arrived. Call it again when the node of Watch has
+// changed.
 func Look(ctx context.Context, r registry.Center, l tree.Layout, a Arrival) (s Standing, err error) {
 	err = step.Perform(ctx, r, "look at a phase", func(ctx context.Context, x *step.Exchange) error {
 		read := []registry.Query{registry.Data(node(l, a.Phase))}
@@ -268,8 +269,8 @@ func Clear(ctx context.Context, r registry.Center, l tree.Layout, p Phase) error
 	})
 }
 
-// clearPhase deletes a phase's node and the marks below it. cleared is false if
-// marks came while this host, which had begun, deleted them.
+// clearPhase deletes a phase's node and the marks below it. cleared is false if marks were added during the
+// deletion.
 func clearPhase(ctx context.Context, x *step.Exchange, l tree.Layout, p Phase, names []string, begun *bool) (cleared bool, err error) {
 	ops := make([]registry.Op, 0, len(names)+1)
 	for _, name := range names {

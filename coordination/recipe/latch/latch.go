@@ -12,10 +12,9 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Line is a host's place in one of ElasticJob's latches, in which Java hosts
-// queue before they elect or take over: what they do there is several requests,
-// and who does the same beside them would be undone. The zero Line stands
-// nowhere. It belongs to one host and one latch.
+// Line is a host's place in one of ElasticJob's latches. Java hosts queue there before they elect or take over,
+// which takes them several requests: a host that did the same without the latch would be undone. The zero Line
+// has no place. It belongs to one host and one latch.
 type Line struct {
 	// Standing is set while the registry may hold a node of this host in the
 	// latch.
@@ -23,19 +22,17 @@ type Line struct {
 	// Behind is the node that must go before it is this host's turn; empty if
 	// the host does not wait. Watch it, and try again when it is gone.
 	Behind string
-	// Around is set by a host that has waited too long for Behind: it goes
-	// ahead. Nothing of ours relies on the latch alone, see package coordination.
+	// Around is set by a host that has waited too long for Behind and proceeds without its turn. Our protocol
+	// does not depend on the latch, see package coordination.
 	Around bool
 }
 
-// Waiting asks for the node that the host waits for; false if it waits for
-// none.
+// Waiting returns the query for the node that the host waits for; false if it waits for none.
 func (l Line) Waiting() (registry.Query, bool) { return registry.Data(l.Behind), l.Behind != "" }
 
-// latchName is the name of a host's node in a latch, up to the number that the
-// registry gives it. It is the same whenever the host stands in the line, so
-// that a node is found again whose creation is not known. It has the form
-// of Curator's: _c_{uuid}-latch-.
+// latchName is the name of a host's node in a latch, without the number that the registry appends. It never
+// changes, so that the host finds a node whose creation had an unknown outcome. It has Curator's form:
+// _c_{uuid}-latch-.
 func latchName(self string) string {
 	h := sha256.Sum256([]byte(self))
 	return fmt.Sprintf("_c_%x-%x-%x-%x-%x-latch-", h[0:4], h[4:6], h[6:8], h[8:10], h[10:16])
@@ -50,9 +47,8 @@ type Turn struct {
 	Nodes registry.Snapshot
 }
 
-// Stand takes a place in a latch, and reads the queries together with it. It
-// returns nil while it is another's turn, with line.Behind set, and for a job that
-// was removed. Standing again, later, keeps the place.
+// Stand takes a place in a latch, and reads the queries with it. It returns nil while it is another host's
+// turn, with line.Behind set, and for a job that was removed. Calling it again keeps the place.
 func Stand(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line, queries ...registry.Query) (*Turn, error) {
 	line.Behind = ""
 	queries = append([]registry.Query{registry.Children(latch)}, queries...)
@@ -83,15 +79,15 @@ func Stand(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch str
 
 // enterLatch makes this host's node in a latch. removed is true if the job is gone.
 func enterLatch(ctx context.Context, x *step.Exchange, l tree.Layout, self, latch string, line *Line) (removed bool, err error) {
-	line.Standing = true // perhaps
+	line.Standing = true // it may have been created
 	_, err = x.Commit(ctx,
-		// The server reaps a latch in which no host stands.
+		// The server deletes an empty latch.
 		registry.Check(l.Config(), registry.AnyVersion), registry.Ensure(latch), registry.CreateSequential(latch+"/"+latchName(self), nil))
 	if conflict := step.ConflictOf(err); conflict != nil && conflict.Index == 0 {
 		line.Standing = false
 		return true, nil
 	}
-	if step.Contested(err) { // the next look shows the place, if there is one
+	if step.Contested(err) { // the next read shows the place, if there is one
 		return false, nil
 	}
 	return false, err
@@ -130,8 +126,7 @@ func Place(names []string, self string) (mine []string, behind string) {
 	return mine, behind
 }
 
-// Leave takes the host out of a latch, and clears its line. Standing in none is no
-// error.
+// Leave takes the host out of a latch, and clears its line. Leaving without a place is no error.
 func Leave(ctx context.Context, x *step.Exchange, self, latch string, line *Line) error {
 	for {
 		n, err := x.Read(ctx, registry.Children(latch))

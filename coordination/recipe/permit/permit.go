@@ -30,8 +30,8 @@ func (t Ticket) compare(o Ticket) int {
 	return cmp.Or(cmp.Compare(t.number-o.number, 0), strings.Compare(t.Path, o.Path))
 }
 
-// Parse reads the line of a key from the names of the nodes below it, in the line's order. A node that
-// is no ticket is left out: an external edit has made it.
+// Parse reads the line of a key from the names of its children, in the line's order. It skips a node that is no
+// ticket but an external edit.
 func Parse(key string, names []string) []Ticket {
 	var line []Ticket
 	for _, name := range names {
@@ -55,7 +55,7 @@ func parse(key, name string) (t Ticket, ok bool) {
 
 // Place is where a ticket stands.
 type Place struct {
-	// Before is how many tickets stand before it, Max the smallest maximum of it and those.
+	// Before is how many tickets stand before it, Max the smallest maximum among it and them.
 	Before, Max int
 	// Ahead is the ticket just before it; its path is empty if there is none.
 	Ahead Ticket
@@ -66,8 +66,8 @@ type Place struct {
 // Granted reports whether an item may run with the ticket.
 func (p Place) Granted() bool { return p.Before < p.Max }
 
-// Places are the places of some tickets of a line, in the line's order. A ticket that is not there
-// any more has none. most is a maximum that holds besides.
+// Places returns the places of own tickets of a line, in the line's order. A ticket that is gone has none. most
+// is an additional maximum.
 func Places(line []Ticket, own []Ticket, most int) map[string]Place {
 	places := make(map[string]Place, len(own))
 	smallest := math.MaxInt
@@ -84,8 +84,8 @@ func Places(line []Ticket, own []Ticket, most int) map[string]Place {
 	return places
 }
 
-// Watch is what shows that a ticket which waits may have another place: the ticket before it, if that
-// waits as well, else the whole line of the key.
+// Watch returns the query to watch while a ticket waits: the ticket before it, if that waits too, otherwise the
+// whole line of the key.
 func (p Place) Watch(key string) registry.Query {
 	if p.waits {
 		return registry.Data(p.Ahead.Path)
@@ -97,7 +97,7 @@ func (p Place) Watch(key string) registry.Query {
 // gone, or an item has begun with it.
 func Moved(n registry.Node) bool { return n.Children || !n.Exists || n.Version > 0 }
 
-// Holder is what a ticket says about who has it.
+// Holder is the owner of a ticket, as the ticket's data has it.
 type Holder struct {
 	// Host is an instance id, Job a job's name.
 	Host string `json:"host"`
@@ -117,16 +117,15 @@ func ParseHolder(data []byte) (h Holder, ok bool) {
 	return h, json.Unmarshal(data, &h) == nil
 }
 
-// Draw is a host's wish for tickets.
+// Draw is a host's request for tickets.
 type Draw struct {
 	// Key is the path of the limit's node; see [tree.Limit].
 	Key string
-	// Count is how many, Max the maximum of the job.
+	// Count is how many tickets, Max the maximum of the job.
 	Count, Max int
 }
 
-// Take makes tickets in one commit. Each ends with the session. After an error some may have been made all the
-// same: see [Own].
+// Take creates tickets in one commit. Each ends with the session. After an error some may exist: see [Own].
 func Take(ctx context.Context, r registry.Center, who Holder, draws ...Draw) (made map[string][]Ticket, err error) {
 	err = step.Perform(ctx, r, "draw tickets", func(ctx context.Context, x *step.Exchange) error {
 		made, err = take(ctx, x, who, draws)
@@ -148,7 +147,7 @@ func take(ctx context.Context, x *step.Exchange, who Holder, draws []Draw) (map[
 	for len(ops) > 0 {
 		part := step.FirstPart(ops)
 		results, err := x.Commit(ctx, part...)
-		if step.ConflictOf(err) != nil { // a key's node is not there yet
+		if step.ConflictOf(err) != nil { // the node of a key is missing
 			var ensure []registry.Op
 			for _, key := range slices.Compact(slices.Clone(keys[:len(part)])) {
 				ensure = append(ensure, registry.Ensure(key))
@@ -189,8 +188,8 @@ func Lines(ctx context.Context, r registry.Center, keys ...string) (lines map[st
 	return lines, err
 }
 
-// Own finds the tickets of a job of this session's host that a commit of unknown outcome may have made.
-// mine reports whether a holder is this host and job; known are the paths of tickets that are known.
+// Own finds tickets that a commit of unknown outcome may have created for a job of this session's host. mine
+// reports whether a holder is this host and job; known are the paths of known tickets.
 func Own(ctx context.Context, r registry.Center, key string, mine func(Holder) bool, known map[string]bool) (found []Ticket, err error) {
 	err = step.Perform(ctx, r, "look for tickets", func(ctx context.Context, x *step.Exchange) error {
 		n, err := x.Read(ctx, registry.Children(key))
@@ -216,7 +215,7 @@ func Own(ctx context.Context, r registry.Center, key string, mine func(Holder) b
 	return found, err
 }
 
-// Return deletes tickets. One that is gone already is no error, nor is one that is named twice.
+// Return deletes tickets. A ticket that is gone already or named twice is no error.
 func Return(ctx context.Context, r registry.Center, paths ...string) error {
 	paths = slices.Clone(paths)
 	slices.Sort(paths)
@@ -234,7 +233,7 @@ func Return(ctx context.Context, r registry.Center, paths ...string) error {
 					continue
 				}
 			}
-			if err != nil { // whoever calls again finds those that are gone
+			if err != nil { // a second call finds those that are gone
 				return err
 			}
 			ops = ops[len(part):]
@@ -243,7 +242,7 @@ func Return(ctx context.Context, r registry.Center, paths ...string) error {
 	})
 }
 
-// there are those of the ops whose nodes exist.
+// there returns the ops whose nodes exist.
 func there(ctx context.Context, x *step.Exchange, ops []registry.Op) ([]registry.Op, error) {
 	read := make([]registry.Query, len(ops))
 	for k, op := range ops {

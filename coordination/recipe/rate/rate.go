@@ -9,21 +9,23 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 )
 
-// Grace is how long after its time a place counts.
+// Grace is how long after its time a place remains valid.
 const Grace = 10 * time.Second
 
-// Window is what the node of a key holds. The zero Window is that of a key without a node. Times are Unix milliseconds.
+// Window is the content of a key's node. The zero Window stands for a key without a node. Times are Unix
+// milliseconds.
 type Window struct {
-	// Key is what the node's name stands for.
+	// Key is the key; the node's name is an escaped form of it.
 	Key string
-	// Per and Max are the longest span and the largest number of the jobs whose begins are in it.
+	// Per and Max are the longest span and the largest number among the jobs whose begins are in the window.
 	Per time.Duration
 	Max int
 	// Begins are when items began, ascending.
 	Begins []int64
 	// Places are in the order of their times.
 	Places []Place
-	// Paused is until when nothing begins under the key; 0: it is not paused. By is the job whose guest has asked for it.
+	// Paused is until when nothing begins under the key; 0: it is not paused. By is the job whose guest asked
+	// for the pause.
 	Paused int64
 	By     string
 }
@@ -52,8 +54,8 @@ type node struct {
 	By     string  `json:"by,omitempty"`
 }
 
-// Parse reads a node. now is the time: what is later than it can be was written by a wrong clock and is left
-// out, as is what cannot be read.
+// Parse reads a node. now is the time. It drops what cannot be read, and times so late that only a wrong clock
+// can have written them.
 func Parse(data []byte, now int64) Window {
 	var n node
 	if json.Unmarshal(data, &n) != nil {
@@ -80,15 +82,15 @@ func Parse(data []byte, now int64) Window {
 }
 
 const (
-	// skew is how far the clocks of two hosts may be apart, as they know the registry's, in milliseconds.
+	// skew is how far two hosts' estimates of the registry's clock may differ, in milliseconds.
 	skew = int64(time.Minute / time.Millisecond)
-	// furthest is the furthest from now that a place or a pause may be, in milliseconds.
+	// furthest is how far after now a place or a pause may be, in milliseconds.
 	furthest = int64(MaxPause / time.Millisecond)
 	// mostPlaces bounds the places of a key.
 	mostPlaces = jobconfig.MaxRate
 )
 
-// MaxPause is how far ahead a key may be paused.
+// MaxPause is the longest pause of a key.
 const MaxPause = 30 * 24 * time.Hour
 
 // Data is what the node holds.
@@ -106,13 +108,13 @@ func (w Window) Data() []byte {
 	return data
 }
 
-// Empty reports whether the window says nothing any more.
+// Empty reports whether the window holds nothing that still counts.
 func (w Window) Empty(now int64) bool {
 	w = w.since(now)
 	return len(w.Begins) == 0 && len(w.Places) == 0 && w.Paused <= now
 }
 
-// since is the window without what is over.
+// since returns the window without what is over.
 func (w Window) since(now int64) Window {
 	from := now - w.Per.Milliseconds()
 	first := 0
@@ -161,13 +163,13 @@ func (w Window) Free(r jobconfig.Rate, who Owner, now int64) int {
 		}
 	}
 	n := min(own, free)
-	if !later { // else one that comes now would go before those that wait
+	if !later { // otherwise a new one would overtake those that wait
 		n += max(free-due, 0)
 	}
 	return max(n, 0)
 }
 
-// Due is when a host may begin the next item of a job for which it has a place; 0: it has none.
+// Due returns when a host may begin the next item of a job that has a place; 0: it has none.
 func (w Window) Due(r jobconfig.Rate, who Owner, now int64) int64 {
 	w = w.since(now)
 	for _, p := range w.Places {
@@ -183,7 +185,7 @@ func (w Window) Due(r jobconfig.Rate, who Owner, now int64) int64 {
 	return 0
 }
 
-// Held is how many places a job has on a host.
+// Held returns how many places a job has on a host.
 func (w Window) Held(who Owner, now int64) (n int) {
 	for _, p := range w.since(now).Places {
 		if p.Owner == who {
@@ -193,8 +195,8 @@ func (w Window) Held(who Owner, now int64) (n int) {
 	return n
 }
 
-// Begin is the window when some items of a job have begun on a host now, and others wait there: these have
-// places, at most as many as may begin in a span. n is at most [Window.Free].
+// Begin returns the window after n items of a job have begun on a host now and waiting others got places there,
+// at most as many as may begin in a span. n is at most [Window.Free].
 func (w Window) Begin(r jobconfig.Rate, who Owner, n, waiting int, now int64) Window {
 	w = w.since(now)
 	used, places := n, w.Places[:0]
@@ -217,7 +219,7 @@ func (w Window) Begin(r jobconfig.Rate, who Owner, n, waiting int, now int64) Wi
 	for range n {
 		w.Begins = append(w.Begins, now)
 	}
-	slices.Sort(w.Begins) // clocks differ a little
+	slices.Sort(w.Begins) // clocks differ slightly
 	if n > 0 {
 		w.Per, w.Max = max(w.Per, r.Per), max(w.Max, r.Max)
 	}
@@ -227,7 +229,7 @@ func (w Window) Begin(r jobconfig.Rate, who Owner, n, waiting int, now int64) Wi
 	return w
 }
 
-// next is the earliest time for one more begin, behind all places.
+// next is the earliest time of one more begin, after all places.
 func (w Window) next(r jobconfig.Rate, now int64) int64 {
 	at := max(now, w.Paused)
 	taken := slices.Clone(w.Begins)
@@ -245,14 +247,15 @@ func (w Window) next(r jobconfig.Rate, now int64) int64 {
 // PausedBy reports whether a guest of a job has paused the key, and the pause is not over.
 func (w Window) PausedBy(job string, now int64) bool { return w.Paused > now && w.By == job }
 
-// Resume is the window when the pause is ended. Places behind the pause are given up: the jobs that wait get new ones.
+// Resume returns the window without its pause. Places behind the pause are dropped: the waiting jobs get new
+// ones.
 func (w Window) Resume() Window {
 	w.Places = slices.DeleteFunc(slices.Clone(w.Places), func(p Place) bool { return p.At >= w.Paused })
 	w.Paused, w.By = 0, ""
 	return w
 }
 
-// Pause is the window when a guest of a job has paused the key until a time. It never ends a pause earlier.
+// Pause returns the window after a guest of a job has paused the key until a time. It never shortens a pause.
 func (w Window) Pause(until int64, job string) Window {
 	if until > w.Paused {
 		w.Paused, w.By = until, job

@@ -9,24 +9,24 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Turn is a host's part in a key: the node as it knows it, and its wish for it. A begin adds [Turn.Ops] to its commit.
-// One goroutine uses it at a time.
+// Turn is a host's view of a key: the node as it knows it, and what the host wants of it. A begin adds
+// [Turn.Op] to its commit. One goroutine uses it at a time.
 type Turn struct {
 	// Path of the node; see [Path].
 	Path string
-	// Key, Rate and Owner say for whom it counts.
+	// Key, Rate and Owner say which key and for which job and host.
 	Key   string
 	Rate  jobconfig.Rate
 	Owner Owner
 	// Window is what the node holds, Version its version; [tree.NoVersion]: there is no node.
 	Window  Window
 	Version int32
-	// Wrote is when the node was written last, Unix milliseconds; 0 without a node.
+	// Wrote is when the node was last written, Unix milliseconds; 0 without a node.
 	Wrote int64
-	// Known is set if the three are what the node was when this host last saw it. It is false after a commit that shows
-	// that it is another one now.
+	// Known is set if the three are the node as this host last saw it. It is false after a commit that shows
+	// that the node has changed.
 	Known bool
-	// Waiting is how many items of the job want a place here besides those that begin.
+	// Waiting is how many more items of the job want a place.
 	Waiting int
 	// Now is the time at which items begin.
 	Now int64
@@ -35,25 +35,25 @@ type Turn struct {
 // Path is the path of a key's node.
 func Path(l tree.Layout, key string) string { return tree.Rate(l.Namespace, key) }
 
-// after is the window when n more items have begun.
+// after returns the window after n more items have begun.
 func (t *Turn) after(n int) Window {
 	w := t.Window.Begin(t.Rate, t.Owner, n, t.Waiting, t.Now)
 	w.Key = t.Key
 	return w
 }
 
-// Op writes the key's node when n items begin. It proves that the node is what it was when that was decided. There must be
-// a node.
+// Op returns the op that writes the key's node when n items begin. It proves that the node is as the host knows
+// it. The node must exist.
 func (t *Turn) Op(n int) registry.Op { return registry.Set(t.Path, t.after(n).Data(), t.Version) }
 
-// Took takes note that the op for n items took effect.
+// Took records that the op for n items took effect.
 func (t *Turn) Took(n int, result registry.Result) { t.took(t.after(n), result) }
 
 func (t *Turn) took(w Window, result registry.Result) {
 	t.Window, t.Version, t.Wrote, t.Known = w, result.Version, result.Time.UnixMilli(), true
 }
 
-// Read brings turns up to date, in one request.
+// Read refreshes turns, in one request.
 func Read(ctx context.Context, r registry.Center, turns ...*Turn) error {
 	return step.Perform(ctx, r, "read when items began under a rate", func(ctx context.Context, x *step.Exchange) error {
 		return read(ctx, x, turns)
@@ -79,8 +79,8 @@ func read(ctx context.Context, x *step.Exchange, turns []*Turn) error {
 	return nil
 }
 
-// Stand gives the items that wait their places, and makes the nodes that are not there: in one commit unless others
-// write the nodes at the same time.
+// Stand gives waiting items their places, and creates missing nodes: in one commit unless others write the
+// nodes at the same time.
 func Stand(ctx context.Context, r registry.Center, turns ...*Turn) error {
 	return change(ctx, r, "stand in line for a rate", turns, func(t *Turn) Window { return t.after(0) })
 }
@@ -103,7 +103,7 @@ func change(ctx context.Context, r registry.Center, name string, turns []*Turn, 
 	})
 }
 
-// write writes as many of the turns as fit one commit, and returns how many that are; 0: they are to be written again.
+// write writes as many of the turns as fit one commit, and returns how many; 0: write them again.
 func write(ctx context.Context, x *step.Exchange, turns []*Turn, to func(*Turn) Window) (done int, err error) {
 	var ops, missing []registry.Op
 	var windows []Window

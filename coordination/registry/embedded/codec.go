@@ -24,7 +24,7 @@ func encodeNode(st *state) []byte {
 	return append(b, st.data...)
 }
 
-// decodeNode copies what it keeps of b.
+// decodeNode decodes a stored node. The result does not alias b.
 func decodeNode(b []byte) (state, error) {
 	if len(b) < nodeHeader {
 		return state{}, fmt.Errorf("a node of %d bytes, expected at least %d", len(b), nodeHeader)

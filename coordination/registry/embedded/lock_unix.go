@@ -17,8 +17,8 @@ func takeLock(file *os.File) (free bool, err error) {
 	return err == nil, err
 }
 
-// drop closes a file that bbolt will not close any more. The lock is let go
-// first: bbolt's memory map, which stays, would hold it.
+// drop closes a file that bbolt will no longer close. It releases the lock first: bbolt's memory map stays and
+// would hold it.
 func drop(file *os.File) {
 	_ = syscall.Flock(int(file.Fd()), syscall.LOCK_UN)
 	_ = file.Close()

@@ -27,8 +27,7 @@ func split(path string) (parent, name string) {
 	return path[:i], path[i+1:]
 }
 
-// checkOps refuses what no tree could make possible, and a commit over the
-// limit.
+// checkOps refuses ops that could never succeed, and a commit over the limit.
 func checkOps(ops []registry.Op, limit int) error {
 	if err := registry.CheckOps(ops); err != nil {
 		return err
@@ -47,8 +46,8 @@ func checkOps(ops []registry.Op, limit int) error {
 	return nil
 }
 
-// opSize is about what the op takes in a ZooKeeper request, so that a commit
-// which passes here is not refused there.
+// opSize estimates the op's size in a ZooKeeper request, so that a commit that passes here is not refused
+// there.
 func opSize(op *registry.Op) int {
 	const header, text, access = 9, 4, 31
 	size := header + text + len(op.Path) + 4

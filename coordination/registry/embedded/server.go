@@ -1,22 +1,18 @@
-// Package embedded is the registry inside one process: sessions, ephemeral
-// nodes, versions, watches and atomic commits, as registry.Center
-// demands them. Several hosts in the process can share one [Server].
+// Package embedded is a registry inside one process: sessions, ephemeral nodes, versions, watches and atomic
+// commits, as registry.Center demands them. Several hosts in the process can share one [Server].
 //
-// In memory, a commit is computed as a layer beside the tree, laid on the tree
-// under one lock, and every watch that it touches gets its new snapshot before
-// the lock is let go. There are no goroutines.
+// In memory, a commit is computed as a layer over the tree and then applied to the tree under one lock; every
+// affected watch gets its new snapshot before the lock is released. There are no goroutines.
 //
-// With a directory the persistent nodes are kept in a bbolt file. One writer
-// goroutine takes all commits that wait, computes them in order as one layer
-// over the tree, writes that layer in one transaction, and only when it is on
-// disk lays it on the tree and answers. So no session ever sees, or is sent, what
-// a crash could take back; and commits that come together share one disk
-// write. A commit that changes ephemeral nodes alone is not written at all.
+// With a directory the persistent nodes are kept in a bbolt file. One writer goroutine takes all waiting
+// commits, computes them in order as one layer over the tree, writes that layer in one transaction, and only
+// when it is on disk applies it to the tree and answers. So no session ever sees what a crash could take back,
+// and simultaneous commits share one disk write. A commit that changes only ephemeral nodes is not written at
+// all.
 //
-// A write that fails leaves the tree as it was: the commits get
-// registry.ErrUnavailable, the sessions live on, and the next commit
-// tries again. Should it not be known whether the write took effect, all
-// sessions end, and the next Connect reads the tree from disk again.
+// A write that fails leaves the tree as it was: the commits get registry.ErrUnavailable, the sessions continue,
+// and the next commit tries again. If it is unknown whether the write took effect, all sessions end, and the
+// next Connect reads the tree from disk again.
 package embedded
 
 import (
@@ -31,9 +27,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// maxCommit is the size of a commit in bytes, that of a ZooKeeper server as it
-// comes, counted about as that would: paths, data, and some tens of bytes per
-// op. A larger one gets registry.ErrTooLarge.
+// maxCommit is the size limit of a commit in bytes, ZooKeeper's default. A commit is counted as ZooKeeper
+// would: paths, data, and some tens of bytes per op. A larger one gets registry.ErrTooLarge.
 const maxCommit = 1<<20 - 1
 
 // Options is what Open needs.
@@ -63,7 +58,7 @@ type Server struct {
 	broken   error      // the store was given up; see fail
 	queue    []*request // durable: what waits for the writer
 
-	callbacks sync.WaitGroup // of context.AfterFunc, at most an instant each
+	callbacks sync.WaitGroup // of context.AfterFunc; each returns at once
 
 	// The rest is of the durable registry.
 	store   *store // the writer's; replaced by Connect only while broken is set
@@ -73,10 +68,9 @@ type Server struct {
 	connect sync.Mutex    // one reopening at a time
 }
 
-// Open makes a registry, or takes up the one that Dir holds. All sessions of
-// earlier processes are over then, and their ephemeral nodes are gone. The
-// errors name the directory and what is wrong: in use by another host, not
-// writable, damaged, of a newer version, full.
+// Open creates a registry, or opens the one in Dir. Sessions of earlier processes are over, and their ephemeral
+// nodes are gone. The errors name the directory and what is wrong: in use by another host, not writable,
+// damaged, of a newer version, full.
 //
 // Close must be called.
 func Open(o Options) (*Server, error) {
@@ -99,7 +93,7 @@ func Open(o Options) (*Server, error) {
 	s.wake = make(chan struct{}, 1)
 	s.stop = make(chan struct{})
 	s.stopped = make(chan struct{})
-	go s.write() // ends, and is waited for, in Close
+	go s.write() // ends in Close, which waits for it
 	return s, nil
 }
 
@@ -125,16 +119,16 @@ func (s *Server) Connect(ctx context.Context) (registry.Center, error) {
 	switch {
 	case s.closed:
 		return nil, registry.ErrClosed
-	case s.broken != nil: // again, since reopen
+	case s.broken != nil: // also after reopen
 		return nil, s.broken
 	}
 	s.sessions[c] = struct{}{}
 	return c, nil
 }
 
-// Expire ends a session as a registry does that got no sign of it for too
-// long: its Lost is closed, and then its ephemeral nodes go. It returns when
-// they are gone. It is for tests. A session of another kind is left alone.
+// Expire ends a session as a registry does that has not heard from it for too long: its Lost is closed, and
+// then its ephemeral nodes are deleted. It returns when they are gone. It is for tests. Sessions of other
+// backends are ignored.
 func (s *Server) Expire(r registry.Center) {
 	if c, ok := r.(*session); ok && c.server == s {
 		s.end(c, lost)
@@ -142,8 +136,7 @@ func (s *Server) Expire(r registry.Center) {
 	}
 }
 
-// Close ends all sessions, finishes what is being written and closes the
-// file. The ephemeral nodes are gone, the persistent ones stay in Dir.
+// Close ends all sessions, finishes the current write and closes the file. The persistent nodes stay in Dir.
 // Further calls return nil.
 func (s *Server) Close() error {
 	s.mu.Lock()
@@ -169,9 +162,8 @@ func (s *Server) Close() error {
 	return err
 }
 
-// Err says why the registry cannot be written now, nil if all is well. It is
-// the outcome of the last write: after a failure it stays until a commit
-// succeeds.
+// Err returns why the registry cannot be written, nil if it can. It is the outcome of the last write: an error
+// stays until a commit succeeds.
 func (s *Server) Err() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -208,7 +200,7 @@ func (s *Server) publish(l *layer) {
 		c := &l.changes[i]
 		n := c.at
 		if n == nil && !c.exists {
-			continue // made and deleted again within the layer
+			continue // created and deleted within the layer
 		}
 		var before state
 		existed := n != nil
@@ -231,8 +223,8 @@ func (s *Server) publish(l *layer) {
 			delete(s.tree, c.path)
 		}
 		if existed != c.exists {
-			// The parent came before its first child and goes after its last:
-			// if it is not there, it goes in this very layer.
+			// The parent is created before its first child and deleted after its last: if it is missing, it is
+			// deleted in this very layer.
 			parent, name := split(c.path)
 			if p := s.tree[parent]; p != nil {
 				p.move(name, c.exists)
@@ -249,10 +241,9 @@ func (s *Server) publish(l *layer) {
 	s.notify()
 }
 
-// end brings a session to its end, in this order: nothing more of it is
-// accepted, its watches and Lost are closed, its ephemeral nodes go, gone is
-// closed. Only the first call does anything, except that one with closed
-// changes what the methods of a lost session say.
+// end ends a session, in this order: it accepts no more requests, its watches and Lost are closed, its
+// ephemeral nodes are deleted, gone is closed. Only the first call has an effect, except that a later one with
+// closed changes the error of the methods.
 func (s *Server) end(c *session, stage int32) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -262,7 +253,7 @@ func (s *Server) end(c *session, stage int32) {
 	}
 	s.mute(c, stage)
 	if s.dir != "" && s.broken == nil {
-		// What the session has in flight comes first.
+		// Requests in flight come first.
 		s.queue = append(s.queue, &request{by: c, end: true})
 		s.nudge()
 		return
@@ -270,7 +261,7 @@ func (s *Server) end(c *session, stage int32) {
 	s.bury(c)
 }
 
-// mute takes a session out of service. s.mu is held.
+// mute makes a session reject requests. s.mu is held.
 func (s *Server) mute(c *session, stage int32) {
 	c.stage.Store(stage)
 	delete(s.sessions, c)
@@ -280,9 +271,8 @@ func (s *Server) mute(c *session, stage int32) {
 	close(c.ended)
 }
 
-// bury removes a dead session's ephemeral nodes. They were never on disk, and
-// no answer has the transaction of a deletion, so it needs none of its own.
-// s.mu is held.
+// bury deletes a dead session's ephemeral nodes. They were never on disk, and no answer contains the
+// transaction of a deletion, so it needs no transaction. s.mu is held.
 func (s *Server) bury(c *session) {
 	l := newLayer()
 	t := txn{layer: l, tree: s.tree}
@@ -293,7 +283,7 @@ func (s *Server) bury(c *session) {
 	close(c.gone)
 }
 
-// errBroken joins what the caller must know with why.
+// errBroken joins the sentinel error with its cause.
 func errBroken(why error) error {
 	return fmt.Errorf("%w: %w", registry.ErrUnavailable, why)
 }

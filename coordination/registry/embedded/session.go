@@ -40,7 +40,7 @@ func (c *session) over() error {
 	return nil
 }
 
-// ready is the first look of every method.
+// ready is the first check of every method.
 func (c *session) ready(ctx context.Context, deed string) error {
 	if err := c.over(); err != nil {
 		return err
@@ -51,9 +51,8 @@ func (c *session) ready(ctx context.Context, deed string) error {
 	return nil
 }
 
-// Commit implements registry.Center. On a durable registry it
-// returns when the commit is on disk. A commit that is being written then is
-// waited for even if ctx ends: its outcome is known one disk write later.
+// Commit implements registry.Center. On a durable registry it returns when the commit is on disk. It waits for
+// a commit that is being written even if ctx ends: the outcome is known one disk write later.
 func (c *session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
 	if err := c.ready(ctx, "commit"); err != nil {
 		return nil, err
@@ -89,8 +88,7 @@ func (c *session) Read(ctx context.Context, queries ...registry.Query) ([]regist
 	return nodes, nil
 }
 
-// Trust implements registry.Center. There is no doubt inside one
-// process: a session is alive until Lost is closed.
+// Trust implements registry.Center. Inside one process a session is trusted until Lost is closed.
 func (c *session) Trust() (registry.Trust, <-chan struct{}) {
 	select {
 	case <-c.ended:

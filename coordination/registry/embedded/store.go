@@ -31,11 +31,11 @@ func bucketNodes() []byte { return []byte("nodes") }
 func bucketMeta() []byte  { return []byte("meta") }
 func keySchema() []byte   { return []byte("schema") }
 
-// keyCeiling: no transaction number above it was ever handed out. A restart
-// goes on from there, so that none comes twice.
+// keyCeiling holds a number that no transaction number given out exceeds. A restart continues above it, so that
+// no number is used twice.
 func keyCeiling() []byte { return []byte("ceiling") }
 
-// faults is how tests break a store.
+// faults are failures of a store, for tests.
 type faults struct {
 	commit func(*bbolt.Tx) error // in place of Tx.Commit
 	opened func(*os.File)        // receives the file
@@ -43,17 +43,16 @@ type faults struct {
 	lock func(*os.File) (free bool, err error)
 }
 
-// store is the registry's file. Only the writer uses it, and who opens and
-// closes it.
+// store is the registry's file. Only the writer uses it, and the goroutine that opens or closes it.
 type store struct {
 	db       *bbolt.DB
 	file     *os.File // that of db
 	ceiling  int64
 	commit   func(*bbolt.Tx) error
-	panicked bool // bbolt may hold its locks for ever
+	panicked bool // bbolt may hold its locks forever
 }
 
-// plan is what one transaction will write.
+// plan is the content of one transaction.
 type plan struct {
 	puts []put
 	zxid int64 // the last one that it makes visible
@@ -83,8 +82,8 @@ func (s *store) plan(l *layer, zxid int64) *plan {
 	return &plan{puts, zxid}
 }
 
-// apply writes a plan. After an error nothing of it is on disk, unless the
-// error is errUnknown; then the store is of no more use.
+// apply writes a plan. After an error nothing of it is on disk, unless the error is errUnknown; then the store
+// must not be used any more.
 func (s *store) apply(p *plan) (err error) {
 	if p == nil {
 		return nil
@@ -112,9 +111,8 @@ func (s *store) apply(p *plan) (err error) {
 	if !written {
 		return fmt.Errorf("write %s: %w; nothing was written", fileName, err)
 	}
-	// The pages were synced and the new root was written, but perhaps not
-	// synced. The next transaction stands on it and writes a root of its own:
-	// if that one is synced, so is all below.
+	// The pages were synced and the new root was written, but perhaps not synced. The next transaction builds
+	// on it and writes its own root: if that is synced, so is everything below.
 	if _, again := s.transact(nil, p.zxid+ahead); again != nil {
 		return fmt.Errorf("write %s: %w: %w, then %w", fileName, errUnknown, err, again)
 	}
@@ -148,16 +146,16 @@ func (s *store) transact(puts []put, ceiling int64) (id int, err error) {
 
 func number(n int64) []byte { return binary.BigEndian.AppendUint64(nil, uint64(n)) }
 
-// close ends a healthy store; zxid, if not 0, is the last one handed out.
+// close closes a healthy store; zxid, if not 0, is the last number given out.
 func (s *store) close(zxid int64) error {
 	if zxid > 0 && zxid < s.ceiling {
-		// Only for looks: without it the numbers jump at the next start.
+		// Cosmetic: without it the numbers jump at the next start.
 		_, _ = s.transact(nil, zxid)
 	}
 	return s.db.Close()
 }
 
-// abandon lets the file and its lock go, whatever state it is in.
+// abandon releases the file and its lock, whatever its state.
 func (s *store) abandon() {
 	if s.panicked {
 		drop(s.file)
@@ -226,8 +224,8 @@ func openStore(dir string, f faults) (_ *store, tree map[string]*node, zxid int6
 	return s, tree, zxid, err
 }
 
-// checkLocks fails if the file system has no locks, or has some that keep no other open file out: two hosts would
-// write the same file. lock is takeLock if it is nil.
+// checkLocks fails if the file system has no locks, or locks that do not exclude another open file: two hosts
+// would write the same file. A nil lock means takeLock.
 func checkLocks(file *os.File, lock func(*os.File) (bool, error)) error {
 	if lock == nil {
 		lock = takeLock
@@ -251,7 +249,7 @@ func checkLocks(file *os.File, lock func(*os.File) (bool, error)) error {
 	return err
 }
 
-// explain says what an error of bbolt.Open means to an operator.
+// explain turns an error of bbolt.Open into one for operators.
 func explain(err error, made bool, path string) error {
 	switch {
 	case errors.Is(err, bbolterrors.ErrTimeout):
@@ -259,7 +257,7 @@ func explain(err error, made bool, path string) error {
 	case errors.Is(err, bbolterrors.ErrInvalid), errors.Is(err, bbolterrors.ErrChecksum), errors.Is(err, bbolterrors.ErrVersionMismatch):
 		return damaged(err)
 	case made:
-		// Half a file would be taken for a damaged one next time.
+		// The next start would report half a file as damaged.
 		return errors.Join(fmt.Errorf("make %s: %w", fileName, err), os.Remove(path))
 	}
 	return fmt.Errorf("open %s: %w", fileName, err)
@@ -278,8 +276,7 @@ func syncDir(dir string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// load reads the tree, and takes the first numbers: a registry that cannot be
-// written is refused at the start.
+// load reads the tree, and reserves the first numbers: a registry that cannot be written fails at the start.
 func (s *store) load() (map[string]*node, int64, error) {
 	tree := map[string]*node{"/": {}}
 	empty := false
@@ -323,8 +320,7 @@ func (s *store) load() (map[string]*node, int64, error) {
 	return tree, zxid, nil
 }
 
-// loadNode puts one node in the tree. Parents come before their children, and
-// siblings in ascending order.
+// loadNode adds one node to the tree. Parents must come before their children, and siblings in ascending order.
 func (s *store) loadNode(tree map[string]*node, path string, value []byte) error {
 	st, err := decodeNode(value)
 	if err == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// state is what a node is.
+// state is a node's data and metadata.
 type state struct {
 	data         []byte
 	czxid, mzxid int64
@@ -25,7 +25,7 @@ type state struct {
 type node struct {
 	state
 	names []string    // the children as of the last list, ascending; shared with readers
-	moved []childMove // what happened to them since
+	moved []childMove // changes since then
 }
 
 type childMove struct {
@@ -37,7 +37,7 @@ type childMove struct {
 func (n *node) move(name string, present bool) {
 	n.moved = append(n.moved, childMove{name, present})
 	if len(n.moved) > len(n.names)+16 {
-		n.list() // keeps the notes from growing where no reader ever asks
+		n.list() // bounds moved if no reader ever calls list
 	}
 }
 
@@ -51,7 +51,7 @@ func (n *node) list() []string {
 	old := n.names
 	for i, m := range n.moved {
 		if i+1 < len(n.moved) && n.moved[i+1].name == m.name {
-			continue // the last one counts
+			continue // only the last change of a name counts
 		}
 		for len(old) > 0 && old[0] < m.name {
 			names = append(names, old[0])
@@ -70,18 +70,17 @@ func (n *node) list() []string {
 	return n.names
 }
 
-// change is what a layer makes of one path.
+// change is a layer's change of one path.
 type change struct {
 	state
 	path   string
 	at     *node // where the tree has the path, nil if it has not
 	exists bool
-	wrote  bool // created, set or deleted, rather than only counted
+	wrote  bool // created, set or deleted; otherwise only counted
 	stored bool // something that must survive a restart differs
 }
 
-// layer is a set of changes that lies on a tree without touching it. A failed
-// commit is a layer that was thrown away.
+// layer is a set of changes over a tree that it does not modify. A failed commit is a discarded layer.
 type layer struct {
 	index   map[string]int
 	changes []change
@@ -121,8 +120,7 @@ func (l *layer) fold(upper *layer) {
 	}
 }
 
-// txn computes one commit as a layer over the tree and, in a batch, over what
-// the commits before it did.
+// txn computes one commit as a layer over the tree and, in a batch, over the changes of the commits before it.
 type txn struct {
 	*layer
 	tree  map[string]*node
@@ -132,7 +130,7 @@ type txn struct {
 	now   int64
 }
 
-// spot is what a transaction knows about one path.
+// spot is the state of one path in a transaction.
 type spot struct {
 	path string
 	*state
@@ -144,7 +142,7 @@ type spot struct {
 // edit.
 func (s spot) exists() bool { return s.state != nil }
 
-// look finds a path.
+// look returns the state of a path.
 func (t *txn) look(path string) spot {
 	s := spot{path: path, own: -1}
 	if i, ok := t.index[path]; ok {
@@ -171,9 +169,8 @@ func (s *spot) from(c *change) {
 	}
 }
 
-// edit returns the layer's own copy of what was found. It is valid until the
-// next edit, and so are other spots: do not edit one that was found before an
-// edit of the same path.
+// edit returns the layer's own copy of a node. It is valid until the next edit, as are other spots: do not edit
+// a spot that was found before an edit of the same path.
 func (t *txn) edit(s spot) *change {
 	if s.own >= 0 {
 		return &t.changes[s.own]
@@ -185,7 +182,7 @@ func (t *txn) edit(s spot) *change {
 	return t.add(c)
 }
 
-// apply computes all ops; the layer is of no use after an error.
+// apply computes all ops; after an error the layer must be discarded.
 func (t *txn) apply(ops []registry.Op) ([]registry.Result, error) {
 	results := make([]registry.Result, len(ops))
 	for i := range ops {
@@ -238,8 +235,7 @@ func (t *txn) one(op *registry.Op, r *registry.Result) registry.Reason {
 	return ""
 }
 
-// vacant finds the parent of a path and the path, and says why a node could
-// not be made there; "" if it could.
+// vacant finds a path and its parent, and says why no node could be created there; "" if one could.
 func (t *txn) vacant(path string) (parent, here spot, why registry.Reason) {
 	if path == "/" {
 		return parent, here, registry.ReasonExists
@@ -277,7 +273,7 @@ func (t *txn) createSequential(op *registry.Op, r *registry.Result) registry.Rea
 		p := t.edit(t.look(above))
 		r.Path = fmt.Sprintf("%s%010d", op.Path, p.sequence)
 		p.sequence++
-		// An external edit may have made a node of that very name.
+		// An external edit may have created a node of that name.
 		if why := t.create(r.Path, op.Data, t.by); why != registry.ReasonExists {
 			return why
 		}

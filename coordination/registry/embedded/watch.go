@@ -8,18 +8,18 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// watch is one caller of Watch. Everything is guarded by Server.mu, and so is
-// sending on ch: there is always room after the old value was taken out.
+// watch is one caller of Watch. Everything is guarded by Server.mu, including sends on ch, which never block
+// because the old value is taken out first.
 type watch struct {
 	by      *session
 	queries []registry.Query // each once
 	ch      chan registry.Snapshot
-	stop    func() bool // ends the waiting for the caller's context
+	stop    func() bool // stops the wait for the caller's context
 	dirty   bool        // is in Server.dirty
 	closed  bool
 }
 
-// interest is who watches one path.
+// interest are the watches of one path.
 type interest struct{ data, children []*watch }
 
 func (in *interest) of(q registry.Query) *[]*watch {
@@ -48,7 +48,7 @@ func (s *Server) answer(q registry.Query) registry.Node {
 	return a
 }
 
-// send puts the present state in the watch's channel in place of what is there.
+// send replaces the value in the watch's channel by the present state.
 func (s *Server) send(w *watch) {
 	snapshot := make(registry.Snapshot, len(w.queries))
 	for _, q := range w.queries {
@@ -61,7 +61,7 @@ func (s *Server) send(w *watch) {
 	w.ch <- snapshot
 }
 
-// touch marks those who watch a query. Server.mu is held.
+// touch marks the watches of a query. Server.mu is held.
 func (s *Server) touch(q registry.Query) {
 	in := s.watched[q.Path]
 	if in == nil {

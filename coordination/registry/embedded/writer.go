@@ -10,15 +10,14 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// request is one commit, or the end of one session, on its way through the
-// writer of a durable registry.
+// request is one commit, or the end of one session, in the writer's queue of a durable registry.
 type request struct {
 	by  *session
 	end bool
 	ops []registry.Op
 
-	// Guarded by Server.mu while the request is in the queue. Who takes it
-	// out owns it: the writer, or the caller whose context ended first.
+	// Guarded by Server.mu while the request is in the queue. It belongs to the goroutine that takes it out:
+	// the writer, or the caller whose context ended first.
 	done    chan struct{}
 	results []registry.Result
 	err     error
@@ -28,7 +27,7 @@ type request struct {
 func (s *Server) nudge() {
 	select {
 	case s.wake <- struct{}{}:
-	default: // it is about to look
+	default: // it will look anyway
 	}
 }
 
@@ -65,13 +64,13 @@ func (s *Server) enqueue(ctx context.Context, r *request) ([]registry.Result, er
 // write is the writer goroutine.
 func (s *Server) write() {
 	defer close(s.stopped)
-	debug.SetPanicOnFault(true) // a page of the file that cannot be read; see store.apply
+	debug.SetPanicOnFault(true) // for a page of the file that cannot be read; see store.apply
 	batch := newLayer()
 	for {
 		select {
 		case <-s.wake:
 		case <-s.stop:
-			// Every session is over, so what is left gets no for an answer.
+			// Every session is over, so the remaining requests fail.
 		}
 		for requests := s.take(); len(requests) > 0; requests = s.take() {
 			if requests[0].end {
@@ -91,8 +90,8 @@ func (s *Server) write() {
 	}
 }
 
-// take empties the queue up to the next end of a session, which is taken by
-// itself: it asks for what the session owns once all before it is published.
+// take empties the queue up to the next end of a session, which it takes alone: the end needs the session's
+// nodes after all earlier requests are published.
 func (s *Server) take() []*request {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -110,8 +109,7 @@ func (s *Server) take() []*request {
 	return taken
 }
 
-// commit computes the requests one upon the other, writes what they come to,
-// publishes it, and answers.
+// commit computes the requests one after the other, writes the result, publishes it, and answers.
 func (s *Server) commit(requests []*request, batch *layer) {
 	now := time.Now().UnixMilli()
 	s.mu.Lock()
@@ -151,8 +149,7 @@ func (s *Server) commit(requests []*request, batch *layer) {
 			s.writeErr = answer
 		}
 		for _, r := range requests {
-			// Also those with a conflict: it may have been with a commit that
-			// now did not happen.
+			// Also those with a conflict: it may be a conflict with a commit that has now failed.
 			if !errors.Is(r.err, registry.ErrSessionLost) && !errors.Is(r.err, registry.ErrClosed) {
 				r.results, r.err = nil, answer
 			}
@@ -164,9 +161,8 @@ func (s *Server) commit(requests []*request, batch *layer) {
 	}
 }
 
-// fail gives the store up, because memory and disk may differ: all sessions
-// end, nothing more is written, and the next Connect starts from the disk.
-// s.mu is held.
+// fail gives up the store, because memory and disk may differ: all sessions end, nothing more is written, and
+// the next Connect starts from the disk. s.mu is held.
 func (s *Server) fail(why error) {
 	s.broken = errBroken(why)
 	for c := range s.sessions {
@@ -187,7 +183,7 @@ func (s *Server) fail(why error) {
 	s.tree = map[string]*node{"/": {}}
 }
 
-// reopen starts a registry that was given up from its file again.
+// reopen restarts a registry that was given up from its file.
 func (s *Server) reopen() error {
 	if s.dir == "" {
 		return nil
@@ -217,7 +213,7 @@ func (s *Server) reopen() error {
 	return nil
 }
 
-// closeStore is the last act: the writer has returned, no session is left.
+// closeStore closes the store at last: the writer has returned, no session is left.
 func (s *Server) closeStore() error {
 	s.connect.Lock()
 	defer s.connect.Unlock()

@@ -20,7 +20,7 @@ func Bench(b *testing.B, start func(testing.TB) Server) {
 	b.Run("read children of 10000, one new", func(b *testing.B) { benchChildren(newBench(b, start)) })
 }
 
-// bench is env for benchmarks, which take as long as they take.
+// bench is env for benchmarks, without a time limit.
 type bench struct {
 	*env
 	b *testing.B

@@ -66,7 +66,7 @@ func eachGuard(e *env) {
 		{registry.Absent(far), registry.ReasonParent},
 	} {
 		e.conflict(0, c.why, c.op)
-		// It fails as well between ops that hold, and is named by its place.
+		// It also fails between ops that succeed, and the error has its index.
 		e.conflict(2, c.why, registry.Create(e.p("/x"), nil), registry.Set(e.p("/c"), []byte("x"), 0), c.op, registry.Delete(in, 0))
 	}
 	// Each of them holds when it should.
@@ -311,7 +311,7 @@ func ensure(e *env) {
 	if _, err := e.rc.Commit(e.ctx, registry.Check(a, 1), registry.Ensure(e.p("/g/h/i/j"))); !errors.As(err, &oe) || oe.Index != 1 || oe.Reason != registry.ReasonParent {
 		e.Fatalf("ensure below an ephemeral node: %v", err)
 	}
-	// What it made may stay if the commit fails, the rest may not.
+	// Nodes that it created may stay if the commit fails, others may not.
 	_, err := e.rc.Commit(e.ctx, registry.Ensure(e.p("/k/l")), registry.Set(a, nil, 1), registry.Check(a, 1))
 	if !errors.As(err, &oe) || oe.Index != 2 || oe.Reason != registry.ReasonVersion {
 		e.Fatalf("a commit with ensure that fails: %v", err)
@@ -366,7 +366,7 @@ func tooLarge(e *env) {
 	if after := dump(e.ctx, e.TB, e.rc, e.root); !sameTree(before, after) {
 		e.Fatal("a commit that was too large wrote something")
 	}
-	e.ok(registry.Create(e.p("/a"), make([]byte, 512<<10))) // what must fit: the size of a chunk
+	e.ok(registry.Create(e.p("/a"), make([]byte, 512<<10))) // the size of a chunk must fit
 	if n := e.node(e.p("/a")); len(n.Data) != 512<<10 {
 		e.Fatalf("%d bytes came back, want %d", len(n.Data), 512<<10)
 	}

@@ -11,8 +11,8 @@ import (
 // Fault is what happens to one call.
 type Fault uint8
 
-// The faults. Where one makes no sense for Read and Watch, which change
-// nothing, the call fails with registry.ErrUnavailable.
+// The faults. Those that make no sense for Read and Watch, which change nothing, fail the call with
+// registry.ErrUnavailable.
 const (
 	// NoFault lets the call through.
 	NoFault Fault = iota
@@ -42,7 +42,7 @@ type FaultyCenter struct {
 	expired bool
 	doubt   registry.Trust
 	moved   chan struct{} // closed when doubt changes
-	changed chan struct{} // closed when doubt or the session's trust changes; nil: nobody asked
+	changed chan struct{} // closed when doubt or the session's trust changes; nil: never asked for
 
 	merges sync.WaitGroup
 	closed bool // nothing is merged any more
@@ -50,9 +50,8 @@ type FaultyCenter struct {
 
 var _ registry.Center = (*FaultyCenter)(nil)
 
-// Faulty decorates a session. plan is asked before each call: they are
-// numbered from 1, op is "commit", "read" or "watch". It may be called from
-// several goroutines at once; nil is no fault ever.
+// Faulty decorates a session. plan is called before each call: call counts from 1, op is "commit", "read" or
+// "watch". It may be called from several goroutines at once; nil means no faults.
 func Faulty(rc registry.Center, plan func(call int, op string) Fault) *FaultyCenter {
 	if plan == nil {
 		plan = func(int, string) Fault { return NoFault }
@@ -60,8 +59,8 @@ func Faulty(rc registry.Center, plan func(call int, op string) Fault) *FaultyCen
 	return &FaultyCenter{rc: rc, plan: plan, moved: make(chan struct{})}
 }
 
-// Expire ends the session as a registry would: Lost is closed, the ephemeral
-// nodes go, every method returns registry.ErrSessionLost.
+// Expire ends the session as a registry would: Lost is closed, the ephemeral nodes are deleted, every method
+// returns registry.ErrSessionLost.
 func (f *FaultyCenter) Expire() {
 	f.mu.Lock()
 	f.expired = true
@@ -69,7 +68,7 @@ func (f *FaultyCenter) Expire() {
 	_ = f.rc.Close() // closes Lost first
 }
 
-// Suspect puts the session in doubt, or ends the doubt.
+// Suspect makes the session suspect, or trusted again.
 func (f *FaultyCenter) Suspect(doubt bool) {
 	if doubt {
 		f.Doubt(registry.TrustSuspect)
@@ -97,10 +96,10 @@ func (f *FaultyCenter) Doubt(level registry.Trust) {
 	f.changed = nil
 }
 
-// Unwrap returns the session that is decorated.
+// Unwrap returns the decorated session.
 func (f *FaultyCenter) Unwrap() registry.Center { return f.rc }
 
-// begin counts the call and says what is to happen to it.
+// begin counts the call and returns its fault.
 func (f *FaultyCenter) begin(op string) (Fault, error) {
 	f.mu.Lock()
 	f.calls++
@@ -159,7 +158,7 @@ func (f *FaultyCenter) Watch(ctx context.Context, queries ...registry.Query) (<-
 	return ch, f.translate(err)
 }
 
-// translate hides that Expire closes the session that is decorated.
+// translate hides that Expire closes the decorated session.
 func (f *FaultyCenter) translate(err error) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -14,9 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// model is a registry so naive that it can be seen to be right: a commit works
-// on a copy. Sequential numbers are the registry's own affair, so it takes
-// them from the registry's results.
+// model is a registry that is obviously correct: a commit works on a copy. It takes sequential numbers from the
+// registry's results, since their values are up to the registry.
 type model map[string]modelNode
 
 type modelNode struct {
@@ -36,8 +35,8 @@ func (m model) hasChildren(path string) bool {
 	return false
 }
 
-// commit returns what the registry must be after the commit, or which op fails
-// and why. made has the paths of the sequential nodes, by op.
+// commit returns what the registry must answer, or which op must fail and why. made has the paths of the
+// sequential nodes, by op.
 func (m model) commit(owner int, ops []registry.Op, made func(i int) string) (model, *registry.OpError) {
 	next := maps.Clone(m)
 	for i, op := range ops {
@@ -102,7 +101,7 @@ func (m model) end(owner int) model {
 	return next
 }
 
-// differs says where a registry's tree is not the model's, "" if nowhere.
+// differs says where a registry's tree differs from the model's, "" if nowhere.
 func (m model) differs(tree Tree) string {
 	for _, n := range tree {
 		want, ok := m[n.Path]
@@ -128,8 +127,8 @@ func (m model) differs(tree Tree) string {
 	return ""
 }
 
-// RandomCommit makes ops below root on a handful of paths, about half of them
-// bound to fail. An [co.Ensure] stands at the front or not at all.
+// RandomCommit returns random ops on a handful of paths below root, about half of them bound to fail. A
+// [registry.Ensure] can only be the first op.
 func RandomCommit(r *rand.Rand, root string) []registry.Op {
 	path := func() string {
 		p := root
@@ -170,10 +169,9 @@ func RandomCommit(r *rand.Rand, root string) []registry.Op {
 	return ops
 }
 
-// Walk sends the same random commits, by sessions that come and end, to each
-// of the servers and to a naive model, and demands of all the same answers and
-// the same tree below root, which must exist and be empty. r decides
-// everything: the same seed is the same walk.
+// Walk sends the same random commits, by sessions that come and end, to each server and to a naive model, and
+// demands the same answers and the same tree below root, which must exist and be empty. r is the only source of
+// randomness: the same seed is the same walk.
 func Walk(t testing.TB, r *rand.Rand, steps int, root string, servers ...Server) {
 	t.Helper()
 	const sessions = 3
@@ -224,7 +222,7 @@ type walker struct {
 	root   string
 	model  model
 	rcs    []registry.Center
-	ids    []int // the owner that a session is in the model
+	ids    []int // the session's owner in the model
 	last   int
 	order  map[string]string // the last sequential number, by parent
 }
@@ -235,8 +233,8 @@ func (w *walker) connect(i int) {
 	w.settle(i)
 }
 
-// settle waits until session i sees the tree as it is: sessions of a registry
-// on a network may lag behind each other.
+// settle waits until session i sees the current tree: sessions of a networked registry may lag behind each
+// other.
 func (w *walker) settle(i int) {
 	ctx, cancel := context.WithCancel(w.ctx)
 	defer cancel()
@@ -319,7 +317,7 @@ func (w *walker) commit(who int, ops []registry.Op) string {
 	return ""
 }
 
-// ensured takes into the model what a failed commit's Ensure made.
+// ensured adds to the model the nodes that a failed commit's Ensure created.
 func (w *walker) ensured(who int, ops []registry.Op) string {
 	if ops[0].Kind != registry.OpEnsure {
 		return ""

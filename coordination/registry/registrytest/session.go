@@ -199,9 +199,9 @@ func sessionsApart(e *env) {
 	one, two := e.connect(), e.connect()
 	e.commit(one, registry.CreateEphemeral(e.p("/one"), nil), registry.CreateEphemeral(e.p("/swap"), nil))
 	e.await(two, "/swap", func(s registry.Snapshot) bool { return s.Data(e.p("/swap")).Exists }, registry.Data(e.p("/swap")))
-	// The node now is another session's, and goes with that.
+	// The node is now another session's, and is deleted with it.
 	e.commit(two, registry.CreateEphemeral(e.p("/two"), nil), registry.Delete(e.p("/swap"), 0), registry.CreateEphemeral(e.p("/swap"), nil))
-	// This one is nobody's any more.
+	// This one no longer belongs to a session.
 	e.commit(two, registry.CreateEphemeral(e.p("/kept"), nil), registry.Delete(e.p("/kept"), 0), registry.Create(e.p("/kept"), nil))
 	if err := one.Close(); err != nil {
 		e.Fatal(err)
@@ -218,8 +218,8 @@ func sessionsApart(e *env) {
 	}
 }
 
-// Many goroutines commit while their session ends: what they got an answer
-// for was done, and nothing of the session is left or comes later.
+// Many goroutines commit while their session ends: every answered commit took effect, and no node of the
+// session is left or created later.
 func sessionRace(e *env) {
 	for round := range 6 {
 		rc := e.connect()

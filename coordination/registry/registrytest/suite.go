@@ -1,12 +1,9 @@
-// Package registrytest is what a registry must do, as tests. Every
-// implementation of registry.Center runs them all; a bug that was
-// found in one of them becomes a case here. Nothing in the suite waits for
-// time to pass or depends on how fast a registry is, so it runs against a
-// server across the network as well as inside a testing/synctest bubble.
+// Package registrytest is the contract of a registry, as tests. Every implementation of registry.Center runs
+// them all; a bug in one of them becomes a case here. No case waits for time to pass or depends on a registry's
+// speed, so the suite runs against a server across the network as well as inside a testing/synctest bubble.
 //
-// The package also holds a naive model of a registry, for tests with random
-// commits ([Walk]), and a decorator that makes a registry fail on demand
-// ([Faulty]).
+// The package also holds a naive model of a registry, for tests with random commits ([Walk]), and a decorator
+// that makes a registry fail on demand ([Faulty]).
 package registrytest
 
 import (
@@ -29,16 +26,14 @@ import (
 type Server interface {
 	// Connect opens a new session. The suite closes it.
 	Connect(t testing.TB) registry.Center
-	// Expire ends a session as the server ends that of a client which went
-	// silent: the client is not told by the server, and must have noticed by
-	// itself (Center.Lost) before the ephemeral nodes go. Expire may
-	// return before that has happened.
+	// Expire ends a session as the server does for a client that went silent: the server does not notify the
+	// client, which must have noticed by itself (Center.Lost) before the ephemeral nodes are deleted. Expire
+	// may return before that.
 	Expire(t testing.TB, r registry.Center)
 }
 
-// Run runs the suite, every case against a server of its own from start;
-// start may return one server for all of them, since each case works below a
-// root of its own. What start needs to clean up goes to t.Cleanup.
+// Run runs the suite, every case against its own server from start; start may return one server for all, since
+// each case works below its own root. start registers its cleanup with t.Cleanup.
 func Run(t *testing.T, start func(testing.TB) Server) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -48,8 +43,8 @@ func Run(t *testing.T, start func(testing.TB) Server) {
 	}
 }
 
-// RunBubble is Run with every case inside a testing/synctest bubble: it then
-// also fails if a goroutine is left, or if a case could only go on by waiting.
+// RunBubble is Run with every case inside a testing/synctest bubble: it also fails if a goroutine is left, or
+// if a case would have to wait for time to pass.
 func RunBubble(t *testing.T, start func(testing.TB) Server) {
 	for _, c := range cases() {
 		t.Run(c.name, func(t *testing.T) {
@@ -68,8 +63,8 @@ func cases() []testCase {
 	return slices.Concat(commitCases(), readCases(), watchCases(), sessionCases(), loadCases())
 }
 
-// patience is how long a case may take, a thousand commits on a busy machine among them. Inside a bubble it
-// is over at once when nothing can come any more.
+// patience is how long a case may take; some make a thousand commits on a busy machine. Inside a bubble it is
+// over at once when no event can come.
 const patience = 5 * time.Minute
 
 // env is one case's surroundings.
@@ -135,8 +130,7 @@ func (e *env) commit(rc registry.Center, ops ...registry.Op) []registry.Result {
 	return results
 }
 
-// conflict demands that the commit fails at the op, for the reason, and
-// changes nothing below the root.
+// conflict demands that the commit fails at the op for the reason, and changes nothing below the root.
 func (e *env) conflict(index int, reason registry.Reason, ops ...registry.Op) {
 	e.Helper()
 	before := dump(e.ctx, e.TB, e.rc, e.root)
@@ -205,7 +199,7 @@ func (e *env) next(ch <-chan registry.Snapshot) registry.Snapshot {
 	return nil
 }
 
-// until waits for a snapshot that has what is wanted.
+// until waits for a snapshot that satisfies is.
 func (e *env) until(ch <-chan registry.Snapshot, what string, is func(registry.Snapshot) bool) registry.Snapshot {
 	e.Helper()
 	for {
@@ -266,7 +260,7 @@ func (e *env) awaitLost(rc registry.Center) {
 // Tree is all nodes below a root, and the root, in ascending order.
 type Tree []registry.Node
 
-// dump reads the tree below a path. Nobody may change it meanwhile.
+// dump reads the tree below a path. The tree must not change meanwhile.
 func dump(ctx context.Context, t testing.TB, rc registry.Center, root string) Tree {
 	t.Helper()
 	var tree Tree

@@ -263,7 +263,7 @@ func watchContext(e *env) {
 	cancel()
 	e.closed(read)
 	e.closed(unread)
-	e.ok(registry.Set(a, nil, 0)) // and nobody sends on a closed channel
+	e.ok(registry.Set(a, nil, 0)) // and nothing is sent on a closed channel
 	e.until(stays, "version 1", func(s registry.Snapshot) bool { return s.Data(a).Version == 1 })
 
 	// Many that come and go, while commits run.

@@ -6,19 +6,19 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// About is what operators want to know of a session.
+// About describes a session for operators.
 type About struct {
 	// ID is ZooKeeper's number of the session.
 	ID int64
-	// Server is the address of the server that has the session, as it was
-	// dialled; empty while there is no connection.
+	// Server is the address, as dialled, of the server that has the session; empty while there is no
+	// connection.
 	Server string
-	// Timeout is what the servers have granted.
+	// Timeout is the session timeout that the servers have granted.
 	Timeout time.Duration
-	// Age is how long ago the question was sent that was answered last.
+	// Age is the time since the last answered question was sent.
 	Age time.Duration
-	// Connections counts those that have had the session, the present one
-	// included. Attempts that the server did not take are not counted.
+	// Connections counts the connections that had the session, the present one included; failed attempts are
+	// not counted.
 	Connections uint64
 	Trust       registry.Trust
 }

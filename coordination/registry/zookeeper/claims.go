@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// claims say which commits make which ephemeral nodes: those under way, and those
-// whose outcome is unknown, until a sync that was sent later is answered.
+// claims says which commit creates which ephemeral node: commits in flight, and those of unknown outcome, until
+// a later sync is answered.
 type claims struct {
 	o *Options
 
@@ -18,15 +18,15 @@ type claims struct {
 	doubts []doubt
 }
 
-// doubt is a multi whose caller got ErrUnknown. It may
-// still take effect, or have done so unseen: what it makes stays claimed.
+// doubt is a multi whose caller got ErrUnknown. It may have taken effect or may still do so: its nodes stay
+// claimed.
 type doubt struct {
 	plan   *plan
 	ticket *ticket
 	since  time.Duration // the time at which it had been sent for sure
 }
 
-// claim notes which ephemeral nodes a commit makes.
+// claim notes which ephemeral nodes a commit creates.
 func (c *claims) claim(p *plan, t *ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,16 +49,16 @@ func (c *claims) disclaim(p *plan, t *ticket) {
 	c.unclaim(p, t)
 }
 
-// leaveOpen keeps the claims of a commit that ended as unknown until settle.
+// leaveOpen keeps the claims of a commit of unknown outcome until settle.
 func (c *claims) leaveOpen(p *plan, t *ticket) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doubts = append(c.doubts, doubt{p, t, c.o.clock()})
 }
 
-// settle ends the claims of what was sent before a sync that was answered. On
-// the same connection its own answer came first; on a later one it has long
-// taken effect, or never will. Either way this session has seen its zxid.
+// settle ends the claims of multis sent before a sync that was answered. On the same connection the multi's
+// answer came first; on a later one it has taken effect by now, or never will. Either way this session has seen
+// its zxid.
 func (c *claims) settle(sync time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -71,7 +71,7 @@ func (c *claims) settle(sync time.Duration) {
 	})
 }
 
-// shared reports whether another commit makes one of the same ephemeral nodes.
+// shared reports whether another commit creates one of the same ephemeral nodes.
 func (c *claims) shared(t *ticket) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -4,8 +4,7 @@ package zookeeper
 
 import "time"
 
-// bootClock returns Go's own clock. Whether that goes on while the machine is
-// suspended is up to the system.
+// bootClock returns Go's own clock. It depends on the system whether that runs while the machine is suspended.
 func bootClock() func() time.Duration {
 	start := time.Now()
 	return func() time.Duration { return time.Since(start) }

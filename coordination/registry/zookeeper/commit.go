@@ -11,19 +11,18 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// maxAttempts is how often a commit is tried when others make and delete the
-// nodes that it ensures, or when connections break before it gets through.
+// maxAttempts is how often a commit is tried when others create and delete the nodes that it ensures, or when
+// connections break first.
 const maxAttempts = 100
 
-// A commit of suspectSize or more that went down with its connection
-// maxBroken times is believed to be what breaks it: a server drops who sends
-// more than its jute.maxbuffer, which only its administrator knows.
+// A commit of at least suspectSize bytes whose connection broke maxBroken times is taken for the cause: a
+// server drops a client that sends more than its jute.maxbuffer, which only its administrator knows.
 const (
 	maxBroken   = 5
 	suspectSize = 4 << 10
 )
 
-// commits sends multis one after the other, and finds out what became of them.
+// commits sends multis one after the other, and resolves their outcomes.
 type commits struct {
 	o        *Options
 	life     *life
@@ -31,10 +30,10 @@ type commits struct {
 	requests *requests
 	watches  *watches
 	claims   *claims
-	handoff  chan struct{} // holds one value while a multi is on its way to the wire
+	handoff  chan struct{} // holds one value while a multi is on its way to the socket
 
 	mu     sync.Mutex
-	ticket *ticket // of the multi on its way to the wire
+	ticket *ticket // of the multi on its way to the socket
 }
 
 func newCommits(o *Options, r *requests, w *watches) *commits {
@@ -45,10 +44,10 @@ func newCommits(o *Options, r *requests, w *watches) *commits {
 	}
 }
 
-// commit tries until the outcome is known, or is known to be unknown.
+// commit tries until the outcome is known, or certainly unknown.
 func (c *commits) commit(ctx context.Context, ops []registry.Op) ([]registry.Result, error) {
 	var known map[string]bool
-	var after uint64 // the connection that was not good enough
+	var after uint64 // the connection that failed
 	broken := 0
 	for range maxAttempts {
 		p := c.plan(ops, known)
@@ -81,30 +80,29 @@ func (c *commits) commit(ctx context.Context, ops []registry.Op) ([]registry.Res
 	return nil, fmt.Errorf("%w: the commit did not get through in %d attempts", registry.ErrUnavailable, maxAttempts)
 }
 
-// What send says besides the errors of the contract.
+// Results of send besides the errors of the contract.
 var (
 	errEnsure     = errors.New("an ensured node is not as it was believed to be")
 	errNotSent    = errors.New("the connection was lost before the request was sent")
 	errNotApplied = errors.New("the connection was lost, and the request with it")
 )
 
-// ticket goes with a multi to the wire, where it is decided whether it is sent.
+// ticket accompanies a multi to the socket, where it is decided whether it is sent.
 type ticket struct {
-	// decided is closed when the wire has the request. The fields below are
-	// guarded by commits.mu before and constant afterwards.
+	// decided is closed when the request has reached the socket. The fields below are guarded by commits.mu
+	// before and constant afterwards.
 	decided chan struct{}
 	given   bool // no caller waits for it any more
 	sent    bool
 	of      uint64 // the connection
-	seen    int64  // the newest zxid that this session had seen then
+	seen    int64  // the newest zxid that this session had seen at that time
 
-	// shared, guarded by claims.mu, says that another commit under way at the
-	// same time makes one of the same ephemeral nodes.
+	// shared, guarded by claims.mu, says that another concurrent commit creates one of the same ephemeral
+	// nodes.
 	shared bool
 }
 
-// admit decides, in the moment before it is sent, whether the multi that is on
-// its way may be.
+// admit decides, just before it is sent, whether the multi may be sent.
 func (c *commits) admit() bool {
 	trusted := c.life.trusted()
 	c.mu.Lock()
@@ -150,7 +148,7 @@ func (c *commits) send(ctx context.Context, p *plan) (results []registry.Result,
 	done := make(chan answer[[]zk.MultiResponse], 1)
 	if !c.life.spawn(func() {
 		r, err := c.link.conn.Multi(p.requests...)
-		// If the wire never had it, the client dropped it.
+		// If it never reached the socket, the client dropped it.
 		c.mu.Lock()
 		if c.ticket == t {
 			c.ticket = nil
@@ -192,8 +190,8 @@ func (c *commits) send(ctx context.Context, p *plan) (results []registry.Result,
 	}
 }
 
-// awaitWire waits until the wire has decided about the multi. If it returns an error
-// the multi is not sent, and the next one is handed over without the caller's doing.
+// awaitWire waits until the multi has reached the socket. On an error the multi is not sent, and the next one
+// is handed over automatically.
 func (c *commits) awaitWire(ctx context.Context, t *ticket, done chan answer[[]zk.MultiResponse]) error {
 	_, changed := c.life.level()
 	for {
@@ -233,7 +231,7 @@ func (c *commits) awaitWire(ctx context.Context, t *ticket, done chan answer[[]z
 	}
 }
 
-// withdraw has the wire drop the multi; false if it is too late.
+// withdraw prevents the multi from being sent; false if it is too late.
 func (c *commits) withdraw(t *ticket) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -246,8 +244,8 @@ func (c *commits) withdraw(t *ticket) bool {
 	return true
 }
 
-// letGo returns err to a caller whose multi is still on its way. The next one
-// is handed over when this one has come to the wire or to its end.
+// letGo returns err to a caller whose multi is still in flight. The next one is handed over when this one has
+// reached the socket or has ended.
 func (c *commits) letGo(t *ticket, done chan answer[[]zk.MultiResponse], err error) error {
 	if !c.life.spawn(func() {
 		select {

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// dialer makes connections to servers, and knows how long that may take.
+// dialer connects to servers, and decides how long each step may take.
 type dialer struct {
 	o       *Options
 	life    *life
@@ -27,7 +27,7 @@ func newDialer(o *Options, l *life) *dialer {
 	return d
 }
 
-// expects is T, or what will be asked for.
+// expects is the session timeout T, or the one that will be requested.
 func (d *dialer) expects() time.Duration {
 	if t := d.life.trust.granted(); t != 0 {
 		return t
@@ -35,15 +35,14 @@ func (d *dialer) expects() time.Duration {
 	return d.o.SessionTimeout
 }
 
-// patience is how long one server may take to let us in.
+// patience is how long one server may take to grant a session.
 func (d *dialer) patience() time.Duration {
 	return max(min(d.expects()/6, 5*time.Second), 100*time.Millisecond)
 }
 
-// headStart is how long a server has before the next one is tried beside it. One
-// that has accepted a connection and gave no session would win for ever against a
-// better one that is slower: that has more time, and if no session is at stake the
-// more the longer it takes.
+// headStart is how long a server has before the next one is tried in parallel. A hollow server, which accepted
+// a connection but granted no session, would always beat a slower working one: so that one gets more time, and
+// if no session is at stake more with each round.
 func (d *dialer) headStart(hollow bool, rounds int) time.Duration {
 	least := max(min(d.expects()/48, 500*time.Millisecond), 50*time.Millisecond)
 	switch {
@@ -55,14 +54,13 @@ func (d *dialer) headStart(hollow bool, rounds int) time.Duration {
 	return min(least<<min(rounds, 10), d.patience())
 }
 
-// silence is how long an address may not answer at all. A lost packet is sent
-// again after one second, three and seven.
+// silence is how long an address may be silent. A lost packet is sent again after one second, three and seven.
 func (d *dialer) silence() time.Duration {
 	return max(min(d.expects()/16, 3*time.Second), 300*time.Millisecond)
 }
 
-// longestPause is how long servers that refuse are left alone at most. A session
-// that may still be saved does not wait for long.
+// longestPause is the longest pause between tries while all servers refuse. It is short while a session may
+// still be saved.
 func (d *dialer) longestPause() time.Duration {
 	if t := d.life.trust.granted(); t != 0 {
 		return max(min(t/48, time.Second), 200*time.Millisecond)
@@ -70,14 +68,14 @@ func (d *dialer) longestPause() time.Duration {
 	return time.Second
 }
 
-// candidate is an address that may let us in.
+// candidate is a server address to try.
 type candidate struct {
 	server  string // as in the list, host:port
 	address string // host:port, the host looked up; empty: not looked up yet
 	hollow  bool   // it accepted a connection before, and gave no session
 }
 
-// outcome is what became of a candidate: its addresses, a connection, or neither.
+// outcome is the result of a candidate: its addresses, a connection, or neither.
 type outcome struct {
 	candidate
 	addresses []string
@@ -85,9 +83,8 @@ type outcome struct {
 	err       error
 }
 
-// race connects to the first server that lets us in. They are tried in their
-// order, each with a head start on the next: a machine that is gone does not
-// refuse, it is silent. It returns once nothing of it is under way.
+// race connects to the first server that grants a session. It tries them in order, each with a head start on
+// the next: a machine that is gone does not refuse, it is silent. It returns when all attempts have ended.
 func (d *dialer) race(network, first string) (net.Conn, string, error) {
 	ctx, cancel := context.WithCancel(d.ctx)
 	defer cancel()
@@ -188,9 +185,9 @@ func (d *dialer) try(ctx context.Context, network string, c candidate) (r outcom
 	return r
 }
 
-// question is one to all servers, whether they live.
+// question asks all servers whether they live.
 type question struct {
-	from   <-chan string // who does, as in the list of servers; each may answer more than once
+	from   <-chan string // the servers that answered, as in the list; each may answer more than once
 	cancel context.CancelFunc
 	heard  signs
 }
@@ -202,8 +199,8 @@ func (q *question) end() {
 	*q = question{}
 }
 
-// whoLives asks all servers for a sign of life, each on a connection of its own, again
-// and again until that is given or the question is ended.
+// whoLives asks all servers for a sign of life, each on its own connection, again and again until it answers or
+// the question is ended.
 func (d *dialer) whoLives() question {
 	ctx, cancel := context.WithCancel(d.life.ctx)
 	from := make(chan string)
@@ -229,8 +226,8 @@ func (d *dialer) whoLives() question {
 	return question{from: from, cancel: cancel}
 }
 
-// lives reports whether a server answers one of ZooKeeper's four letter words: any
-// answer will do, also that the word is not allowed.
+// lives reports whether a server answers one of ZooKeeper's four-letter words; any answer counts, even that the
+// word is not allowed.
 func (d *dialer) lives(ctx context.Context, server string) bool {
 	found := d.try(ctx, "tcp", candidate{server: server})
 	for _, address := range found.addresses {

@@ -21,8 +21,8 @@ const (
 	closed
 )
 
-// life is the session's stage and the trust in it. It starts the session's
-// goroutines, which end when the stage leaves live.
+// life is the session's stage and trust. It starts the session's goroutines, which end when the stage leaves
+// live.
 type life struct {
 	o     *Options
 	trust trust
@@ -54,7 +54,7 @@ func (l *life) over() error {
 	return nil
 }
 
-// ready is the first look of every method.
+// ready is the first check of every method.
 func (l *life) ready(ctx context.Context, deed string) error {
 	if l.reckon() == registry.TrustLost {
 		return l.over()
@@ -76,8 +76,7 @@ func (l *life) spawn(f func()) bool {
 	return true
 }
 
-// reckon returns the level at this moment, and reports it if it is
-// another one than before.
+// reckon computes the present level, and reports it if it has changed.
 func (l *life) reckon() registry.Trust {
 	if l.stage.Load() != live {
 		<-l.lost // it is being closed at this moment
@@ -129,7 +128,7 @@ func (l *life) level() (registry.Trust, <-chan struct{}) {
 // trusted reports whether commits may be sent.
 func (l *life) trusted() bool { return l.reckon() == registry.TrustLive }
 
-// doubted is the error of a commit while the session is not trusted.
+// doubted returns the error of a commit while the session is not trusted.
 func (l *life) doubted() error {
 	if err := l.over(); err != nil {
 		return err
@@ -137,14 +136,14 @@ func (l *life) doubted() error {
 	return registry.ErrSuspect
 }
 
-// renewed passes the newest proof of life on.
+// renewed publishes the newest proof of life.
 func (l *life) renewed() {
 	if l.o.Renewed != nil {
 		l.o.Renewed(time.Duration(l.trust.answered.Load()), l.trust.granted())
 	}
 }
 
-// expired takes note of a session that is over.
+// expired records that the session is over.
 func (l *life) expired(err error) error {
 	if errors.Is(err, zk.ErrSessionExpired) {
 		l.lose()
@@ -155,9 +154,8 @@ func (l *life) expired(err error) error {
 	return err
 }
 
-// lose ends the session on our side: nothing is trusted or written any more.
-// ZooKeeper keeps it, and the ephemeral nodes, until Close or until its time
-// is up.
+// lose ends the session on our side: nothing is trusted or written any more. ZooKeeper keeps it, and the
+// ephemeral nodes, until Close or its timeout.
 func (l *life) lose() { l.leave(lost) }
 
 func (l *life) leave(stage int32) {
@@ -177,14 +175,14 @@ func (l *life) leave(stage int32) {
 	l.ended()
 }
 
-// answer is what a call of the client came to.
+// answer is the result of a call of the client.
 type answer[T any] struct {
 	value T
 	err   error
 }
 
-// call runs a call of the client, which knows no context, and waits for it, for
-// ctx, or for the session's end. What it left behind ends with the connection.
+// call runs a call of the client, which takes no context, and waits for it, for ctx, or for the session's end.
+// A call that is left behind ends with the connection.
 func call[T any](ctx context.Context, l *life, f func() (T, error)) (T, error) {
 	var none T
 	done := make(chan answer[T], 1)
@@ -204,8 +202,8 @@ func call[T any](ctx context.Context, l *life, f func() (T, error)) (T, error) {
 	}
 }
 
-// parallel asks for one thing per question, in parallel and in order. What f
-// returns must not touch anything of the caller's: it may run on after ctx.
+// parallel answers the questions in parallel and returns the answers in order. f may run on after ctx and must
+// not touch the caller's data.
 func parallel[Q, A any](ctx context.Context, l *life, questions []Q, f func(context.Context, Q) (A, error)) ([]A, error) {
 	answers := make([]A, len(questions))
 	if len(questions) == 0 {
@@ -252,5 +250,5 @@ func parallel[Q, A any](ctx context.Context, l *life, questions []Q, f func(cont
 	return answers, nil
 }
 
-// pipeline is how many reads are on their way at once.
+// pipeline is how many reads are in flight at once.
 const pipeline = 128

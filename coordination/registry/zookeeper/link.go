@@ -19,13 +19,13 @@ import (
 // closePatience is how long Close waits for the server to confirm.
 const closePatience = 5 * time.Second
 
-// link is the session's connection, which is another one after each reconnect.
+// link is the session's connection, a new one after each reconnect.
 type link struct {
 	o      *Options
 	life   *life
 	dialer *dialer
-	// The wire asks these two about each request before it is written: whether
-	// the multi on its way may be sent, and whether a read is to set a watch.
+	// The wire calls these two before it writes a request: may the multi be sent, and should a read set a
+	// watch.
 	admit   func() bool
 	watched func(op int32, path string) bool
 
@@ -36,7 +36,7 @@ type link struct {
 	mu     sync.Mutex
 	conn   *zk.Conn
 	newest *wire
-	wires  uint64        // how many there were, those that the server never answered included
+	wires  uint64        // how many there were, including those that the server never answered
 	joined uint64        // how many of them have had the session
 	up     uint64        // which of them has the session, 0 if none
 	moved  chan struct{} // closed when up changes
@@ -69,7 +69,7 @@ func (l *link) open(servers []string, event zk.EventCallback) error {
 	l.mu.Unlock()
 	close(l.started)
 	go func() {
-		for range events { // the callback has them all; this channel drops some
+		for range events { // the callback gets all events; this channel drops some
 		}
 		close(l.finished)
 	}()
@@ -84,15 +84,15 @@ func (l *link) present() (up uint64, newest *wire, moved <-chan struct{}) {
 	return l.up, l.newest, l.moved
 }
 
-// dialled is how many connections there were.
+// dialled returns how many connections there were.
 func (l *link) dialled() uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.wires
 }
 
-// dial is the client's dialer. It connects to the server that the client has
-// chosen, or to another one that lets us in while that is silent.
+// dial is the client's dialer. It connects to the server that the client has chosen, or to another one if that
+// is silent.
 func (l *link) dial(network, address string, _ time.Duration) (net.Conn, error) {
 	<-l.started
 	if pause := l.dialer.servers.pause(l.dialer.longestPause()); pause > 0 {
@@ -106,7 +106,7 @@ func (l *link) dial(network, address string, _ time.Duration) (net.Conn, error) 
 	l.mu.Lock()
 	refuse := l.id != 0 && l.conn.SessionID() == 0
 	l.mu.Unlock()
-	if refuse { // the client forgot the session that ended, and wants another
+	if refuse { // the client has dropped the ended session, and wants a new one
 		<-l.dialer.ctx.Done()
 		return nil, errRefused
 	}
@@ -152,9 +152,8 @@ func (l *link) setUp(up bool) {
 	l.moved = make(chan struct{})
 }
 
-// connected waits for a connection that has the session and is newer than
-// after, and returns its number. With guarded set it also gives up when the
-// session is no longer trusted.
+// connected waits for a connection that has the session and is newer than after, and returns its number. With
+// guarded set it also returns when the session is no longer trusted.
 func (l *link) connected(ctx context.Context, after uint64, guarded bool) (uint64, error) {
 	for {
 		var changed <-chan struct{}
@@ -181,7 +180,7 @@ func (l *link) connected(ctx context.Context, after uint64, guarded bool) (uint6
 	}
 }
 
-// retry makes a call that may be made twice until it is answered.
+// retry repeats an idempotent call until it is answered.
 func retry[T any](ctx context.Context, l *link, f func() (T, error)) (T, error) {
 	var none T
 	for n := uint64(0); ; {
@@ -196,8 +195,7 @@ func retry[T any](ctx context.Context, l *link, f func() (T, error)) (T, error) 
 	}
 }
 
-// lossy reports whether an error of the client says no more than that the
-// connection is gone.
+// lossy reports whether an error of the client only says that the connection is gone.
 func lossy(err error) bool {
 	switch {
 	case err == nil:
@@ -263,7 +261,7 @@ func (l *link) about() (id int64, server string, connections uint64) {
 	return l.id, server, l.joined
 }
 
-// waiting reports to Dial's caller why it takes so long.
+// waiting reports to Dial's caller why connecting takes so long.
 func (l *link) waiting(err error) {
 	l.mu.Lock()
 	first := l.id == 0

@@ -11,21 +11,17 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// maxEvidence is how many nodes are looked at to find out what became of a
-// commit.
+// maxEvidence is how many nodes are read to find out what became of a commit.
 const maxEvidence = 32
 
-// resolve finds out what became of a multi that was sent and not answered. The
-// next connection is the proof that none of the old one's requests is still on
-// its way: ZooKeeper refuses those of a session that has moved. After a sync,
-// what the nodes are is what they are for good.
+// resolve finds out what became of a multi that was sent and not answered. A new connection proves that no
+// request of the old one is still in flight: ZooKeeper refuses requests of a session that has moved. After a
+// sync the nodes are final.
 //
-// A node that a transaction writes has that transaction's number, and the
-// multi's was to be greater than any that this session had seen when it was
-// sent. So one node that the multi would have written and that is older proves
-// that it did nothing. An ephemeral node that is younger and this session's,
-// and that no other commit can have made, proves that it did everything.
-// Between the two nothing is certain.
+// A node that a transaction writes gets its number, and the multi's number would be greater than any that this
+// session had seen when it was sent. So one older node that the multi would have written proves that it did
+// nothing. A younger ephemeral node of this session that no other commit can have created proves that it did
+// everything. Otherwise the outcome stays unknown.
 func (c *commits) resolve(ctx context.Context, p *plan, t *ticket) ([]registry.Result, error) {
 	unknown := func(err error) error {
 		if err == nil {
@@ -58,7 +54,7 @@ func (c *commits) resolve(ctx context.Context, p *plan, t *ticket) ([]registry.R
 	return c.reconstruct(ctx, p, did)
 }
 
-// evidence is the nodes that show what became of ops: those that they write.
+// evidence returns the nodes that ops write: they show what became of ops.
 func evidence(ops []registry.Op) (paths []string) {
 	for _, op := range ops {
 		switch op.Kind {
@@ -76,8 +72,8 @@ func evidence(ops []registry.Op) (paths []string) {
 	return paths
 }
 
-// transaction judges by the evidence. did is the transaction that did all of the
-// ops, 0 if none is proved to have; applied is false if it is proved that none did.
+// transaction judges by the evidence. did is the transaction that did all of the ops, 0 if unproved; applied is
+// false if none was done for certain.
 func (c *commits) transaction(ops []registry.Op, stats map[string]*zk.Stat, seen int64) (did int64, applied bool) {
 	for _, op := range ops {
 		here, above := stats[op.Path], stats[parent(op.Path)]
@@ -100,8 +96,7 @@ func (c *commits) writes(op registry.Op) bool {
 	return op.Kind != registry.OpCheck && op.Kind != registry.OpEnsure
 }
 
-// reconstruct makes the results of a commit that is known to have happened as
-// transaction zxid, if that can still be seen.
+// reconstruct returns the results of a commit that took effect as transaction zxid, if they can still be read.
 func (c *commits) reconstruct(ctx context.Context, p *plan, zxid int64) ([]registry.Result, error) {
 	results := make([]registry.Result, len(p.ops))
 	sets := make(map[string]int)

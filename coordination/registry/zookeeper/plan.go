@@ -38,8 +38,8 @@ func (p *plan) add(op int, request any, size int) {
 	p.size += sizeOp + size
 }
 
-// plan turns ops into requests. known says which ensured nodes and ancestors
-// of such exist; without it they are believed to exist, and a check proves it.
+// plan turns ops into requests. known says which ensured nodes and their ancestors exist; without it they are
+// assumed to exist, and a check proves it.
 func (c *commits) plan(ops []registry.Op, known map[string]bool) *plan {
 	p := &plan{ops: ops, size: sizeHead + sizeOp, requests: make([]any, 0, len(ops)), owner: make([]int, 0, len(ops))}
 	access := sizeText
@@ -52,7 +52,7 @@ func (c *commits) plan(ops []registry.Op, known map[string]bool) *plan {
 	}
 	create := func(i int, path string, data []byte, flags int32) {
 		if path == c.requests.real("/") {
-			check(i, path, noVersion) // it fails as a create of what exists would
+			check(i, path, noVersion) // fails like a create of an existing node
 			return
 		}
 		p.add(i, &zk.CreateRequest{Path: path, Data: data, Acl: c.requests.acl, Flags: flags}, 2*sizeText+len(path)+len(data)+access+sizeNumber)
@@ -68,7 +68,7 @@ func (c *commits) plan(ops []registry.Op, known map[string]bool) *plan {
 		}
 		data := op.Data
 		if data == nil {
-			data = []byte{} // ElasticJob's empty is no bytes, not nothing
+			data = []byte{} // ElasticJob's empty data is zero bytes, not null
 		}
 		switch op.Kind {
 		case registry.OpCreate:
@@ -111,8 +111,7 @@ func (c *commits) plan(ops []registry.Op, known map[string]bool) *plan {
 	return p
 }
 
-// missing returns the nodes to make so that path exists, from the top, and the
-// nearest one that does.
+// missing returns the nodes to create so that path exists, from the top, and the nearest existing one.
 func missing(path string, exists func(string) bool) (paths []string, nearest string) {
 	for path != "/" && !exists(path) {
 		paths = append(paths, path)
@@ -129,8 +128,8 @@ func parent(path string) string {
 	return "/"
 }
 
-// survey finds out which of the ensured nodes and their ancestors exist, and makes the
-// chroot again if that was deleted. Of many in one place it asks for the list.
+// survey finds out which of the ensured nodes and their ancestors exist, and recreates the chroot if it was
+// deleted. If many have one parent it lists the children.
 func (c *commits) survey(ctx context.Context, ops []registry.Op) (map[string]bool, error) {
 	const many = 5
 	known := make(map[string]bool)
@@ -205,7 +204,7 @@ func (c *commits) results(p *plan, answers []zk.MultiResponse) []registry.Result
 // than the client.
 const quotaExceeded = ": -125"
 
-// refused says which op a multi failed at, and why.
+// refused returns the op at which a multi failed, and why.
 func (c *commits) refused(p *plan, k int, err error) error {
 	i := p.owner[k]
 	op := p.ops[i]

@@ -8,20 +8,18 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// An answer that is late may come from a server that is gone, or from one that is
-// slow: all of them may be. Who leaves a slow one for another that is no faster
-// starts over there, and so on until the session is lost. So the session asks all
-// servers for a sign of life, and leaves only if that helps; see leaveAfter.
+// A late answer may come from a dead server or from a slow one; all servers may be slow. A client that leaves a
+// slow server for an equally slow one starts over, again and again, until the session is lost. So the session
+// asks all servers for a sign of life, and leaves only if that helps; see leaveAfter.
 
-// askAfter is when an answer is so late that all servers are asked for a sign of
-// life: before anything is suspect, and later than the next sync.
+// askAfter is how late an answer must be before all servers are asked for a sign of life: before the session is
+// suspect, and after the next sync.
 func askAfter(timeout time.Duration) time.Duration { return timeout / 6 }
 
-// leaveAfter is how late an answer may be before the server is left, by who has
-// given a sign of life; false if it is not left. If only others have, the server is
-// gone. If it has itself, what it waits for is slow, or it is cut off from its
-// leader: it is left a little before anything is suspect, unless that was no help
-// the last time. If none has, the session has nowhere to go.
+// leaveAfter is how late an answer may be before the server is left; false if it is not left. If only others
+// have given a sign of life, the server is gone. If it has given one itself, it is slow or cut off from its
+// leader: it is left a little before the session is suspect, unless that did not help the last time. If none
+// has, there is no server to change to.
 func leaveAfter(timeout time.Duration, heard signs, helpless bool) (limit time.Duration, leave bool) {
 	switch {
 	case heard.others && !heard.same:
@@ -32,8 +30,7 @@ func leaveAfter(timeout time.Duration, heard signs, helpless bool) (limit time.D
 	return 0, false
 }
 
-// signs says which servers have given a sign of life since an answer is late: the
-// one that has the session, or others.
+// signs says which servers have given a sign of life since an answer was late: the session's own, or others.
 type signs struct {
 	same, others bool
 	other        string // one of them
@@ -49,9 +46,8 @@ type pulse struct {
 	claims   *claims
 }
 
-// run asks ZooKeeper for a sign of life every T/12 and at every reconnect,
-// reports the level when it changes by time, and leaves a server that does not
-// answer while another one does.
+// run asks ZooKeeper for a sign of life every T/12 and at every reconnect, reports the level when it changes
+// with time, and leaves a server that does not answer while another one does.
 func (p *pulse) run() {
 	type sign struct {
 		of       uint64 // the connection
@@ -59,7 +55,7 @@ func (p *pulse) run() {
 		answered bool
 	}
 	answers := make(chan sign)
-	var asked []sign // without an answer, of the present connection, oldest first
+	var asked []sign // unanswered, of the present connection, oldest first
 	var last sign
 	var late question // while asked[0] is late
 	defer func() { late.end() }()
@@ -130,7 +126,7 @@ func (p *pulse) run() {
 		select {
 		case <-timer.C:
 		case <-moved:
-		case <-changed: // by somebody who looked at the clock after a long sleep
+		case <-changed: // reported by a caller that read the clock after a long sleep
 		case from := <-late.from:
 			if from == server {
 				late.heard.same = true

@@ -14,8 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// requests asks for single nodes, again if the connection is lost. Callers name
-// nodes by their paths below the chroot.
+// requests reads and writes single nodes, again if the connection is lost. Callers use paths below the chroot.
 type requests struct {
 	o      *Options
 	life   *life
@@ -52,13 +51,13 @@ func (r *requests) fetch(ctx context.Context, q registry.Query) (registry.Node, 
 	}
 }
 
-// unreadable collects the queries that ZooKeeper does not permit, of several goroutines.
+// unreadable collects denied queries of several goroutines.
 type unreadable struct {
 	mu sync.Mutex
 	of map[registry.Query]error
 }
 
-// note keeps the error of a query that is not permitted, and returns any other.
+// note stores the error of a denied query, and returns any other error.
 func (u *unreadable) note(q registry.Query, err error) error {
 	if !errors.Is(err, ErrNoAuth) {
 		return err
@@ -117,7 +116,7 @@ func (r *requests) status(ctx context.Context, path string) (*zk.Stat, error) {
 	}
 }
 
-// sync returns once the server has seen all that the ensemble had agreed on.
+// sync returns once the server has caught up with the ensemble.
 func (r *requests) sync(ctx context.Context) error {
 	_, err := retry(ctx, r.link, func() (string, error) { return r.link.conn.Sync(r.real("/")) })
 	return err
@@ -150,7 +149,7 @@ func (r *requests) makeChroot(ctx context.Context) error {
 	return nil
 }
 
-// denied words a lack of rights. path is below the chroot or the chroot's own.
+// denied turns a denial into an error. path is below the chroot or the chroot's own.
 func (r *requests) denied(path, deed string) error {
 	whose := "the parent node's" // that of a node is about its data
 	switch deed {
@@ -166,7 +165,7 @@ func (r *requests) denied(path, deed string) error {
 	return fmt.Errorf("%w: %s %s: %s ACL does not allow it to user %q with this password", ErrNoAuth, deed, path, whose, user)
 }
 
-// real is a path as ZooKeeper has it.
+// real returns a path as ZooKeeper has it.
 func (r *requests) real(path string) string {
 	if r.chroot == "" {
 		return path
@@ -177,7 +176,7 @@ func (r *requests) real(path string) string {
 	return r.chroot + path
 }
 
-// mine is a path of ZooKeeper's as the callers know it.
+// mine returns a path of ZooKeeper's without the chroot.
 func (r *requests) mine(path string) string {
 	if r.chroot == "" {
 		return path

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// servers is the client's list of servers. It hands out names, not addresses:
-// they are looked up at every connection.
+// servers is the client's list of servers. It returns names, not addresses: they are resolved at every
+// connection.
 type servers struct {
 	tell func(error)
 
@@ -18,7 +18,7 @@ type servers struct {
 	tries    int // since the last session
 	closed   bool
 	why      error           // of the last failure
-	hollow   map[string]bool // accepted a connection, and gave no session, since the last one
+	hollow   map[string]bool // accepted a connection but granted no session, since the last session
 	reported map[string]reported
 }
 
@@ -40,7 +40,7 @@ func (h *servers) Init(names []string) error {
 
 func (h *servers) Len() int { return len(h.names) }
 
-// Next also makes the client look whether it was closed, if it was.
+// Next also makes the client notice that it was closed.
 func (h *servers) Next() (server string, pause bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -62,8 +62,7 @@ func (h *servers) close() {
 	h.closed = true
 }
 
-// failed notes why a server could not be used. Once all were tried it reports, of
-// each when it is news, and not too often.
+// failed notes why a server could not be used. Once all were tried it reports each new failure, rate-limited.
 func (h *servers) failed(name string, err error) {
 	const often = 10 * time.Second
 	h.mu.Lock()
@@ -98,8 +97,7 @@ func (h *servers) empty(name string) {
 	h.hollow[name] = true
 }
 
-// from are all servers in the order in which they are tried from this one on:
-// at last those that accepted a connection and gave no session.
+// from returns all servers in the order in which to try them, from this one on; hollow ones come last.
 func (h *servers) from(name string) (list []candidate, rounds int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -114,7 +112,7 @@ func (h *servers) from(name string) (list []candidate, rounds int) {
 	return list, (h.tries - 1) / len(h.names)
 }
 
-// used notes which server the client is connected to: the next is another one.
+// used notes which server the client is connected to, so that the next one differs.
 func (h *servers) used(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -128,7 +126,7 @@ func (h *servers) all() []string {
 	return slices.Clone(h.names)
 }
 
-// prefer has the client try this server next.
+// prefer makes the client try this server next.
 func (h *servers) prefer(name string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -137,15 +135,15 @@ func (h *servers) prefer(name string) {
 	}
 }
 
-// tried notes that one more is tried at the same time as others.
+// tried counts a server that is tried in parallel.
 func (h *servers) tried() {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.tries++
 }
 
-// pause is how long to wait before the next try: nothing while there are
-// servers that were not tried, then longer and longer, up to most.
+// pause is how long to wait before the next try: 0 while untried servers remain, then longer and longer, up to
+// most.
 func (h *servers) pause(most time.Duration) time.Duration {
 	const least = 20 * time.Millisecond
 	h.mu.Lock()

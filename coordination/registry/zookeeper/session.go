@@ -42,20 +42,20 @@ func newSession(o *Options, chroot string, acl []zk.ACL) *Session {
 	s.watches = newWatches(o, s.requests)
 	s.commits = newCommits(o, s.requests, s.watches)
 	s.pulse = &pulse{o: o, life: s.life, dialer: s.dialer, link: s.link, requests: s.requests, claims: s.commits.claims}
-	// What goes from a part to a later one.
+	// Connections from a part to a later one.
 	s.life.ended = s.watches.close
 	s.link.admit, s.link.watched = s.commits.admit, s.watches.watched
 	return s
 }
 
-// connect gets the session going.
+// connect establishes the session.
 func (s *Session) connect(ctx context.Context, servers []string) error {
 	if err := s.link.open(servers, s.event); err != nil {
 		return fmt.Errorf("zookeeper: %s: %w", s.o.Connect, err)
 	}
 	if err := s.begin(ctx); err != nil {
 		if why := s.dialer.servers.reason(); why != nil && ctx.Err() != nil {
-			err = fmt.Errorf("%w (%w)", why, err) // what can be mended first
+			err = fmt.Errorf("%w (%w)", why, err) // the cause that an operator can fix comes first
 		}
 		return fmt.Errorf("zookeeper: no session with %s: %w", s.o.Connect, err)
 	}
@@ -80,8 +80,8 @@ func (s *Session) begin(ctx context.Context) error {
 			return fmt.Errorf("authenticate: %w", err)
 		}
 	}
-	// A server that wants another authentication grants a session, and ends each
-	// connection at its first request.
+	// A server that wants another authentication grants a session, and closes each connection at its first
+	// request.
 	err := s.requests.sync(ctx)
 	if err != nil && strings.HasSuffix(err.Error(), wantsSASL) {
 		return fmt.Errorf("%w: the servers ask for an authentication that this session has not: sessionRequireClientSASLAuth, or enforce.auth.schemes without digest; wasmjob speaks digest only (zkCredentialsFile)", ErrNoAuth)
@@ -103,9 +103,9 @@ func (s *Session) begin(ctx context.Context) error {
 	return nil
 }
 
-// examine asks the server for its limits and warns of a session that could end
-// elsewhere before a server that is cut off stops answering syncs. Servers do
-// not answer by default; then the log says what the timeout is to be.
+// examine asks the server for its limits and warns if the session timeout is so short that the session could
+// end elsewhere while a server that is cut off still answers syncs. Servers do not answer by default; then the
+// log says what the timeout should be.
 func (s *Session) examine() {
 	_, w, _ := s.link.present()
 	if w == nil {
@@ -123,10 +123,9 @@ func (s *Session) examine() {
 	}
 }
 
-// leastTimeout is 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf";
-// 0 if the server stands alone. A leader checks every tick whether its followers
-// have answered within syncLimit ticks, so it may take one more. ok is false if
-// the answer has neither.
+// leastTimeout returns 3 × (syncLimit + 1) × tickTime, from a server's answer to "conf"; 0 for a standalone
+// server. A leader checks every tick whether its followers have answered within syncLimit ticks, so it may take
+// one more. ok is false if the answer has neither.
 func leastTimeout(conf string) (least time.Duration, ok bool) {
 	number := func(key string) (time.Duration, bool) {
 		for line := range strings.SplitSeq(conf, "\n") {
@@ -204,9 +203,8 @@ func (s *Session) Read(ctx context.Context, queries ...registry.Query) ([]regist
 	return nodes, err
 }
 
-// Watch implements registry.Center. It returns when the first
-// snapshot is there. A watch of k queries costs k watches at the server, less
-// those that this session has on the same nodes already.
+// Watch implements registry.Center. It returns with the first snapshot. A watch of k queries costs k watches at
+// the server, minus those that this session has on the same nodes.
 func (s *Session) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
 	if err := s.life.ready(ctx, "watch"); err != nil {
 		return nil, err
@@ -219,10 +217,9 @@ func (s *Session) Watch(ctx context.Context, queries ...registry.Query) (<-chan 
 	return s.watches.watch(ctx, queries)
 }
 
-// Commit implements registry.Center. It is one multi; [Ensure]
-// costs nothing if the node exists, and else one failed multi and a read. If
-// the connection breaks after the multi was sent, it waits for the next one
-// and finds out.
+// Commit implements registry.Center. It is one multi; [Ensure] costs nothing if the node exists, and otherwise
+// one failed multi and a read. If the connection breaks after the multi was sent, it waits for the next one and
+// resolves the outcome.
 //
 // [Ensure]: https://pkg.go.dev/github.com/wasmjob/wasmjob/coordination#Ensure
 func (s *Session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Result, error) {
@@ -249,12 +246,11 @@ func (s *Session) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Re
 // Lost implements registry.Center. Close closes it too.
 func (s *Session) Lost() <-chan struct{} { return s.life.lost }
 
-// Timeout is how long the servers keep this session when it is silent, as
-// they granted it; 0 before they did.
+// Timeout is how long the servers keep this session when it is silent, as granted; 0 before that.
 func (s *Session) Timeout() time.Duration { return s.life.trust.granted() }
 
-// Close implements registry.Center. If no server can be reached it
-// returns all the same; the ephemeral nodes go when their time is up.
+// Close implements registry.Center. If no server can be reached it returns anyway; the ephemeral nodes are
+// deleted after the session timeout.
 func (s *Session) Close() error {
 	s.closing.Lock()
 	defer s.closing.Unlock()

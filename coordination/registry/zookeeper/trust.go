@@ -8,12 +8,10 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// The thresholds, as parts of the session timeout T after the send time of the
-// last sync that was answered.
+// The thresholds, as fractions of the session timeout T since the send time of the last answered sync.
 //
-// Guests are cancelled so late that an outage of T/2 costs none: when it
-// begins the last answer is about T/12 old, and when it ends T/24 is left to find a
-// server and to ask it.
+// Guests are cancelled so late that an outage of T/2 cancels none: when the outage begins the last answer is
+// about T/12 old, and when it ends T/24 is left to find a server and get an answer.
 const (
 	syncEvery    = 12 // a sync every T/12
 	suspectAfter = 3  // T/3
@@ -22,11 +20,11 @@ const (
 // yieldAfter is 5T/8.
 func yieldAfter(timeout time.Duration) time.Duration { return timeout / 8 * 5 }
 
-// lostAfter is 2T/3: a leader that is cut off from its followers answers for up
-// to (syncLimit + 1) × tickTime, of which T is to be three times at least.
+// lostAfter is 2T/3: a leader that is cut off from its followers answers for up to (syncLimit + 1) × tickTime,
+// and T should be at least three times that.
 func lostAfter(timeout time.Duration) time.Duration { return timeout / 3 * 2 }
 
-// trust is what is known about the session's being alive.
+// trust is what is known about whether the session lives.
 type trust struct {
 	timeout   atomic.Int64  // T as granted, 0: no session yet
 	answered  atomic.Int64  // the session was alive at this time of the clock
@@ -68,7 +66,7 @@ func (t *trust) level(now time.Duration) registry.Trust {
 	return registry.TrustLost
 }
 
-// untilNextLevel is when the level gets worse unless an answer comes.
+// untilNextLevel returns when the level gets worse unless an answer comes.
 func (t *trust) untilNextLevel(now, timeout time.Duration) time.Duration {
 	age := now - time.Duration(t.answered.Load())
 	for _, at := range []time.Duration{timeout / suspectAfter, yieldAfter(timeout), lostAfter(timeout)} {
@@ -79,7 +77,7 @@ func (t *trust) untilNextLevel(now, timeout time.Duration) time.Duration {
 	return 0
 }
 
-// over reports that the level is TrustLost for ever.
+// over makes the level TrustLost for good.
 func (t *trust) over() {
 	t.mu.Lock()
 	defer t.mu.Unlock()

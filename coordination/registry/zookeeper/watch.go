@@ -14,18 +14,16 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// entry is a query that somebody watches. Everybody who watches it shares it:
-// ZooKeeper holds one watch for it, and a change costs one read. Everything is
-// guarded by watches.mu.
+// entry is a watched query. All watches of it share it: ZooKeeper holds one watch for it, and a change costs
+// one read. Everything is guarded by watches.mu.
 type entry struct {
 	query   registry.Query
 	node    registry.Node
 	watches map[*watch]struct{}
 
-	// changes counts the events about the node and the connections. known is
-	// the count that node covers, 0 if it was never read; due is the one that
-	// it must cover before it may be sent: a commit of our own that was
-	// answered since is not to be missed.
+	// changes counts the events about the node and the connections. known is the count that node reflects, 0 if
+	// it was never read; due is the count that it must reflect before it may be sent, so that no snapshot
+	// misses an answered commit of our own.
 	changes, known, due uint64
 }
 
@@ -41,8 +39,7 @@ type watch struct {
 	stop    func() bool
 }
 
-// watches are those of all callers. Its dispatcher reads what they watch, and
-// shows it to them.
+// watches are the watches of all callers. The dispatcher reads the watched nodes and sends snapshots.
 type watches struct {
 	o        *Options
 	life     *life
@@ -55,7 +52,7 @@ type watches struct {
 	stale   map[*entry]struct{} // entries whose node may have changed
 	unread  map[*entry]struct{} // entries that could not be read
 	open    map[*watch]struct{}
-	// forgotten are the paths that somebody has ceased to watch.
+	// forgotten are paths that are no longer watched.
 	forgotten map[string]struct{}
 }
 
@@ -79,8 +76,7 @@ func (ws *watches) close() {
 	}
 }
 
-// watched reports whether a read is one that somebody watches. The path is as
-// ZooKeeper has it.
+// watched reports whether a read is for a watch. The path is as ZooKeeper has it.
 func (ws *watches) watched(op int32, path string) bool {
 	path = ws.requests.mine(path)
 	ws.mu.Lock()
@@ -109,8 +105,8 @@ func (ws *watches) touched(path string, what zk.EventType) {
 	}
 }
 
-// hidden notes that a request about a node was denied. What is watched there is read again: a server does not tell of
-// changes to who may not read the node, and then forgets the watch.
+// hidden notes that a request about a node was denied, and reads its watched queries again: a server does not
+// notify a client that may not read the node, and then forgets the watch.
 func (ws *watches) hidden(path string) {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -118,8 +114,7 @@ func (ws *watches) hidden(path string) {
 	ws.touch(ws.entries[registry.Children(path)])
 }
 
-// allTouched has everything read again: the watches of a connection that is
-// gone are gone with it.
+// allTouched marks everything to be read again: watches end with their connection.
 func (ws *watches) allTouched() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -131,7 +126,7 @@ func (ws *watches) allTouched() {
 // unreadPause is how often a watched node that cannot be read is tried again.
 const unreadPause = 5 * time.Second
 
-// touchUnread has the entries read again that cannot be read.
+// touchUnread marks the unreadable entries to be read again.
 func (ws *watches) touchUnread() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -140,7 +135,7 @@ func (ws *watches) touchUnread() {
 	}
 }
 
-// touch notes that an entry, which may be nil, is to be read. ws.mu is held.
+// touch marks an entry, which may be nil, to be read. ws.mu is held.
 func (ws *watches) touch(e *entry) {
 	if e == nil {
 		return
@@ -153,8 +148,8 @@ func (ws *watches) touch(e *entry) {
 	}
 }
 
-// owned notes that a commit of this session was answered: its events came
-// before the answer, and no snapshot without them may be sent from now on.
+// owned notes that a commit of this session was answered: its events came before the answer, and every later
+// snapshot must include them.
 func (ws *watches) owned() {
 	ws.mu.Lock()
 	defer ws.mu.Unlock()
@@ -165,7 +160,7 @@ func (ws *watches) owned() {
 
 // dispatch reads what may have changed and notifies those who watch it.
 func (ws *watches) dispatch() {
-	var again <-chan time.Time // when to read once more what cannot be read: no event tells of an ACL
+	var again <-chan time.Time // when to read unreadable nodes again: no event reports a change of an ACL
 	for {
 		select {
 		case <-ws.wake:
@@ -186,8 +181,7 @@ func (ws *watches) dispatch() {
 		}
 		unwatch := ws.unneeded()
 		ws.mu.Unlock()
-		// Before the reads: what is watched again meanwhile gets its watch by
-		// the next one of them.
+		// Before the reads: a path that is watched again meanwhile gets its watch by its next read.
 		unwatch()
 		type finding struct {
 			node registry.Node
@@ -225,9 +219,8 @@ func (ws *watches) dispatch() {
 	}
 }
 
-// unneeded removes the watches that ZooKeeper holds for no reader any more: the
-// nodes may never change again, and their paths may be new ones each time. What
-// it returns is to be called without ws.mu, which is held here.
+// unneeded removes ZooKeeper's watches that have no reader left: the nodes may never change again, and their
+// paths may be new ones each time. Call the result without ws.mu, which is held here.
 func (ws *watches) unneeded() func() {
 	forgotten := ws.forgotten
 	ws.forgotten = make(map[string]struct{})
@@ -268,7 +261,7 @@ func (ws *watches) observe(ctx context.Context, q registry.Query) (registry.Node
 	}
 }
 
-// found takes what was read. ws.mu is held.
+// found stores the result of a read. ws.mu is held.
 func (ws *watches) found(e *entry, changes uint64, node registry.Node, err error) {
 	if ws.entries[e.query] != e {
 		delete(ws.stale, e) // it has no watcher any more
@@ -297,8 +290,8 @@ func (ws *watches) found(e *entry, changes uint64, node registry.Node, err error
 	}
 }
 
-// differs reports whether there is anything to report. Of the node whose
-// children are watched only their names and its identity count.
+// differs reports whether watchers must be notified. For a node whose children are watched only their names and
+// its identity count.
 func differs(a, b registry.Node) bool {
 	if a.Exists != b.Exists || a.Czxid != b.Czxid || (a.Unread == nil) != (b.Unread == nil) {
 		return true
@@ -309,15 +302,15 @@ func differs(a, b registry.Node) bool {
 	return a.Mzxid != b.Mzxid || a.Version != b.Version
 }
 
-// show puts a snapshot in a watch's channel in place of what is there, if
-// there is news and all of it may be sent. ws.mu is held.
+// show replaces the snapshot in a watch's channel, if a node has changed and all of them may be sent. ws.mu is
+// held.
 func (ws *watches) show(w *watch) {
 	if !w.news || w.closed {
 		return
 	}
 	for _, e := range w.entries {
 		if e.known == 0 || e.known < e.due {
-			return // the dispatcher comes back when it was read
+			return // the dispatcher calls again when it has read the node
 		}
 	}
 	if !w.begun {
@@ -342,7 +335,7 @@ func (ws *watches) show(w *watch) {
 	}
 }
 
-// unreadEntries is why entries could not be read; nil if all could.
+// unreadEntries returns why entries could not be read; nil if all could.
 func unreadEntries(entries []*entry) error {
 	denied := make(map[registry.Query]error)
 	for _, e := range entries {
@@ -358,7 +351,7 @@ func unreadEntries(entries []*entry) error {
 	return &registry.UnreadableError{Denied: denied}
 }
 
-// watch returns when the first snapshot is there.
+// watch registers a watch and returns with its first snapshot.
 func (ws *watches) watch(ctx context.Context, queries []registry.Query) (<-chan registry.Snapshot, error) {
 	w, err := ws.enlist(ctx, queries)
 	if err != nil {

@@ -34,8 +34,8 @@ const (
 	watchAny      int32 = 3
 )
 
-// unwatchNumber is the number of every opUnwatch. The client counts its own
-// upwards from 1 and passes over answers below 0.
+// unwatchNumber is the number of every opUnwatch. The client numbers its own from 1 and ignores answers with a
+// number below 0.
 const unwatchNumber uint32 = 1<<32 - opUnwatch
 
 // opName names a request by the name under which it is counted.
@@ -74,10 +74,9 @@ func opName(op int32) string {
 // errRefused ends a connection that would make a second session.
 var errRefused = errors.New("zookeeper: the session is over")
 
-// wire is a connection as the client sees it. The client writes one whole
-// request at a time and has no other place where one could look: here they are
-// counted, reads set the watches that somebody waits for, and what must not be
-// sent any more is not.
+// wire is a connection as the client sees it. The client writes one whole request at a time, and this is the
+// only place to intercept it: here requests are counted, reads set the watches, and requests that must not be
+// sent any more are dropped.
 type wire struct {
 	net.Conn
 	in   *bufio.Reader // many answers come in one piece
@@ -106,7 +105,7 @@ func (w *wire) Write(b []byte) (int, error) {
 	switch op {
 	case opMulti:
 		if !w.link.admit() {
-			return len(b), nil // as if it got lost
+			return len(b), nil // as if it was lost
 		}
 	case opExists, opGetData, opGetChildren:
 		if n := len(b) - 1; n >= 16 && w.link.watched(op, string(b[16:n])) {
@@ -117,9 +116,8 @@ func (w *wire) Write(b []byte) (int, error) {
 	return w.Conn.Write(b)
 }
 
-// unwatch sends a request that the client does not know: remove a watch of this
-// session, if there is one. No caller waits for the answer. A connection takes
-// writes of several goroutines one after the other.
+// unwatch sends a request that the client does not know: remove a watch of this session, if there is one. It
+// does not wait for the answer. A connection serializes the writes of several goroutines.
 func (w *wire) unwatch(path string, what int32) {
 	b := make([]byte, 0, 20+len(path))
 	b = binary.BigEndian.AppendUint32(b, uint32(16+len(path)))
@@ -130,7 +128,7 @@ func (w *wire) unwatch(path string, what int32) {
 	b = binary.BigEndian.AppendUint32(b, uint32(what))
 	w.link.count(opUnwatch)
 	if _, err := w.Conn.Write(b); err != nil {
-		_ = w.Conn.Close() // half a request may be on its way
+		_ = w.Conn.Close() // half a request may have been written
 	}
 }
 
@@ -175,7 +173,7 @@ func (w *wire) Close() error {
 	return w.Conn.Close()
 }
 
-// look follows the answers and takes the head of each.
+// look parses the stream of answers and collects the head of each.
 func (w *wire) look(b []byte) {
 	for len(b) > 0 {
 		var n int
@@ -202,7 +200,7 @@ func (w *wire) look(b []byte) {
 	}
 }
 
-// answer looks at the head of an answer.
+// answer handles the head of an answer.
 func (w *wire) answer() {
 	if w.answered { // number, zxid, error
 		if zxid := int64(binary.BigEndian.Uint64(w.head[8:])); zxid > w.link.zxid.Load() {

@@ -1,9 +1,8 @@
 // Package zookeeper is the registry on a ZooKeeper ensemble.
 //
-// A [Session] is one ZooKeeper session and implements
-// registry.Center. The client below it is go-zookeeper/zk, which
-// keeps the connection, finds another server when one is gone, and speaks the
-// protocol. What a host's safety hangs on is done here:
+// A [Session] is one ZooKeeper session and implements registry.Center. The client below it is go-zookeeper/zk,
+// which keeps the connection, finds another server when one is gone, and speaks the protocol. This package does
+// what a host's safety depends on:
 //
 //   - Trust is counted from the time at which the last answered sync was sent,
 //     on a clock that also runs while the machine sleeps. Pings do not count: a
@@ -11,15 +10,14 @@
 //     session has ended elsewhere.
 //   - No second session. The client would make a new one after the first has
 //     ended; the connection does not let it.
-//   - A commit that no caller waits for any more is not sent later. One that was
-//     sent and not answered is looked into, and only what cannot be known
+//   - A commit whose caller has given up is not sent later. One that was
+//     sent and not answered is resolved, and only if that is impossible it
 //     becomes registry.ErrUnknown.
 //   - Watches are set by the reads of one dispatcher, and set again with a read
-//     after every reconnect. Every event of the connection is taken note of
-//     before the answers that follow it are.
+//     after every reconnect. Every event of the connection is noted
+//     before the answers that follow it.
 //
-// A session has these parts. Each has a state of its own, and calls only those
-// before it:
+// A session has these parts. Each has a state of its own, and calls only those before it:
 //
 //   - life: the stage of the session, the trust in it, and its goroutines.
 //   - dialer: which server is tried when, and for how long.
@@ -32,17 +30,15 @@
 //   - commits: multis, one after the other, and the outcome of each.
 //   - pulse: the syncs, and leaving a server that does not answer them.
 //
-// Four things go the other way. The client reports events, which Session.event
-// gives to life, link and watches. The wire asks commits whether a multi may be
-// sent, and watches whether a read sets a watch. The end of life closes the
-// watches. The dialer reports servers that refuse to link.
+// Four calls go the other way. The client reports events, which Session.event gives to life, link and watches.
+// The wire asks commits whether a multi may be sent, and watches whether a read sets a watch. The end of life
+// closes the watches. The dialer reports servers that refuse to link.
 //
-// A request waits for a connection and for its answer, until its context is done
-// or the session ends. A commit waits until the one before it is on the wire, not
-// for that one's answer. The dispatcher does not wait for callers, who get the
-// newest snapshot only. Close waits for all goroutines. Locks are taken in the
-// order life, watches or commits, link; trust, claims and servers are taken last. Nothing
-// is waited for under one of them.
+// A request waits for a connection and for its answer, until its context is done or the session ends. A commit
+// waits until the one before it is on the wire, not for that one's answer. The dispatcher does not wait for
+// callers, who get the newest snapshot only. Close waits for all goroutines. Locks are taken in the order life,
+// watches or commits, link; trust, claims and servers are taken last. No goroutine waits while it holds one of
+// them.
 package zookeeper
 
 import (
@@ -65,7 +61,7 @@ const (
 	defaultTimeout = 40 * time.Second
 	// defaultMaxRequest is ZooKeeper's own jute.maxbuffer.
 	defaultMaxRequest = 0xfffff
-	// wrapping is what servers add to a request when they pass it on.
+	// wrapping is how many bytes servers add to a request when they pass it on.
 	wrapping = 1024
 )
 
@@ -73,7 +69,7 @@ const (
 // Nothing was written. It is a registry.ErrUnavailable.
 var ErrNoAuth = fmt.Errorf("%w: access denied by ZooKeeper", registry.ErrUnavailable)
 
-// Options say how to reach an ensemble.
+// Options are the arguments of [Dial].
 type Options struct {
 	// Connect is ZooKeeper's connect string: "host:port,host:port/chroot".
 	// The port is 2181 unless given. All paths are below the chroot, which is
@@ -82,42 +78,39 @@ type Options struct {
 	// SessionTimeout is how long a silent session is kept, 40 s by default.
 	// Servers may grant less or more; see Session.Timeout.
 	SessionTimeout time.Duration
-	// Credentials, "user:password", are those of digest authentication. With
-	// them every node that is made gives all rights to this user and none to
-	// anybody else; without them everybody has all rights.
+	// Credentials, "user:password", are used for digest authentication. With them only this user gets rights to
+	// created nodes; without them everyone has all rights.
 	Credentials string
 	// TLS, if not nil, is how to talk to the servers. The name to verify is
 	// the one in Connect, unless ServerName is set.
 	TLS *tls.Config
-	// MaxRequest is the servers' jute.maxbuffer in bytes, 1 MiB less one byte
-	// by default. What comes near it is refused before it is sent, since
-	// servers just drop the connection.
+	// MaxRequest is the servers' jute.maxbuffer in bytes, 1 MiB less one byte by default. A request near that
+	// size is refused before it is sent, since servers just drop the connection.
 	MaxRequest int
-	// Logger receives connections and doubts; nil is silent.
+	// Logger logs connections and suspect sessions; nil logs nothing.
 	Logger *zap.Logger
 	// OnOperation, if not nil, counts requests by kind, as they are sent:
 	// "multi", "getData", "getChildren", "exists", "sync", "ping", "connect",
 	// "auth", "close", "removeWatches". It is called from several goroutines and must not block.
 	OnOperation func(op string, n int)
-	// OnWait, if not nil, is called by Dial with why there is no session yet, at
-	// first and then when the reason changes.
+	// OnWait, if not nil, is called by Dial with the reason why there is no session yet, first at once and then
+	// when the reason changes.
 	OnWait func(err error)
-	// Renewed, if not nil, is called when the ensemble has proved that the session
-	// lives: it keeps the session, and the ephemeral nodes, for timeout from sent
-	// on at least. sent is when the proof was asked for, on CLOCK_BOOTTIME on
-	// Linux, else on a clock of the session's own. It is called from several
-	// goroutines, first before Dial returns, last before Close does, and at times
-	// with an older proof after a newer one. It must not block.
+	// Renewed, if not nil, is called when the ensemble has proved that the session lives: the ensemble keeps
+	// the session, and the ephemeral nodes, at least for timeout after sent. sent is when the proof was
+	// requested, on CLOCK_BOOTTIME on Linux, elsewhere on a clock of the session's own. It is called from
+	// several goroutines, first before Dial returns, last before Close does, and sometimes with an older proof
+	// after a newer one. It must not block.
 	Renewed func(sent, timeout time.Duration)
 
-	// clock is the time since some start, also while asleep; lookup finds the
-	// addresses of a name. Tests set them.
+	// clock is the time since some start, also while the machine sleeps; lookup resolves a name. Tests set
+	// them.
 	clock  func() time.Duration
 	lookup func(ctx context.Context, host string) ([]string, error)
 }
 
-// Dial opens a session. It waits until a server answers, however long that
-// takes, or until ctx is done; then the error holds the last reason.
+// Dial opens a session. It waits without limit until a server answers, or until ctx is done; then the error has
+// the last reason.
 func Dial(ctx context.Context, o Options) (*Session, error) {
 	servers, chroot, err := parseConnect(o.Connect)
 	if err != nil {
@@ -174,7 +167,7 @@ func parseConnect(text string) (servers []string, chroot string, err error) {
 	return zk.FormatServers(servers), chroot, nil
 }
 
-// quiet passes the client's own words on, for those who debug.
+// quiet passes the client's log on at debug level.
 type quiet struct{ *zap.Logger }
 
 func (q quiet) Printf(format string, args ...any) {

@@ -1,7 +1,6 @@
-// Package keeper looks for alerts on a host: it gives what the host reports to the judge,
-// keeps what that finds in the registry, and, on one host of the cluster, the keeper,
-// sends it. One goroutine decides; what takes time, requests to the registry and
-// deliveries, is done beside it, and comes back to it.
+// Package keeper evaluates alerts on a host: it passes the host's events to the judge, keeps the results in the
+// registry, and, on one host of the cluster, the keeper, sends them. One goroutine decides; requests to the
+// registry and deliveries run in others, which report back to it.
 package keeper
 
 import (
@@ -44,25 +43,24 @@ type Options struct {
 const (
 	// mostQueued is how many events may wait.
 	mostQueued = 1 << 14
-	// historyEvery is how often the history is asked how it fares: it reports nothing.
+	// historyEvery is how often the history's state is polled, since it reports nothing by itself.
 	historyEvery = 5 * time.Second
 	// requestTimeout bounds what is asked of the registry at once.
 	requestTimeout = 10 * time.Second
-	// retryPause is how long the registry is left alone after it refused.
+	// retryPause is the pause after the registry refused a request.
 	retryPause = time.Second
-	// orphansAfter is how long after a change of the hosts the jobs are looked through
-	// for those without one, and orphansEvery how often that is done anyway.
+	// orphansAfter is how long after a change of hosts the keeper looks for jobs without a host, and
+	// orphansEvery how often it does so anyway.
 	orphansAfter = 3 * time.Second
 	orphansEvery = 10 * time.Minute
-	// leaveWait is for how long a host that stops lets the others learn it before its session
-	// ends.
+	// leaveWait is how long a stopping host waits until the others know it, before its session ends.
 	leaveWait = 3 * time.Second
 	// shortestPause and longestPause are between two attempts to send a message.
 	shortestPause = time.Second
 	longestPause  = time.Minute
 )
 
-// Dispatcher looks for alerts on a host. Add, Leave and Status are safe for concurrent use.
+// Dispatcher evaluates alerts on a host. Add, Leave and Status are safe for concurrent use.
 type Dispatcher struct {
 	o       Options
 	queue   chan event.Event
@@ -77,7 +75,7 @@ type Dispatcher struct {
 	blind string
 }
 
-// Status is how a dispatcher fares.
+// Status is the state of a dispatcher.
 type Status struct {
 	// Keeper: this host sends the alerts of all.
 	Keeper bool `json:"keeper"`
@@ -90,12 +88,12 @@ type Status struct {
 	Dropped int64 `json:"dropped"`
 	// Failing are the targets that do not take messages now.
 	Failing []Failing `json:"failing,omitempty"`
-	// Problem is what else is wrong: the file, or the registry.
+	// Problem is another problem: of the file, or the registry.
 	Problem string `json:"problem,omitempty"`
 }
 
-// Failing is a target that does not take messages, or, if Attempts is 0, takes them for some
-// of its recipients alone.
+// Failing is a target that does not take messages, or, with Attempts 0, takes them only for some of its
+// recipients.
 type Failing struct {
 	Target   alert.Target `json:"target"`
 	Since    time.Time    `json:"since"`
@@ -120,7 +118,7 @@ func (s *Dispatcher) Add(e event.Event) {
 	}
 }
 
-// Status says how it fares.
+// Status returns the dispatcher's state.
 func (s *Dispatcher) Status() Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -135,14 +133,14 @@ func (s *Dispatcher) Status() Status {
 	return st
 }
 
-// Own are the alerts about this host's session that go on: they do not stand in the registry.
+// Own returns the current alerts about this host's session, which are not in the registry.
 func (s *Dispatcher) Own() []alert.Alert {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.own
 }
 
-// Problems is what a person should know of it.
+// Problems returns what an operator should know.
 func (s *Dispatcher) Problems() []string {
 	st := s.Status()
 	var list []string
@@ -162,9 +160,8 @@ func (s *Dispatcher) Problems() []string {
 	return list
 }
 
-// Leave waits until the registry says that this host stops in good order. It is called before
-// the host's session ends: without it, a host whose session has ended is gone. It waits
-// for 3 s at most, and no longer than ctx or Run.
+// Leave waits until the registry shows that this host stops in good order. Call it before the host's session
+// ends: otherwise the host counts as gone. It waits for at most 3 s, and no longer than ctx or Run.
 func (s *Dispatcher) Leave(ctx context.Context) {
 	late := time.NewTimer(leaveWait)
 	defer late.Stop()
@@ -184,9 +181,8 @@ func (s *Dispatcher) Leave(ctx context.Context) {
 	}
 }
 
-// Run looks for alerts until end is done, and joins whatever it started. When stop is
-// done the host begins to stop in good order: it will not be gone then. It may be called
-// once.
+// Run evaluates alerts until end is done, and waits for all goroutines that it started. When stop is done the
+// host begins to stop in good order, and will not count as gone. It may be called once.
 func (s *Dispatcher) Run(stop, end context.Context) {
 	defer close(s.ended)
 	l := newLoop(s, end)

@@ -16,8 +16,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// loop is the dispatcher at work. All of it belongs to the goroutine in run; what is done
-// beside it comes back by the channel done.
+// loop is the running dispatcher. It belongs to the goroutine in run; work in other goroutines reports back
+// through the channel done.
 type loop struct {
 	s     *Dispatcher
 	log   *zap.Logger
@@ -32,9 +32,9 @@ type loop struct {
 	waiting []chan struct{}        // closed once it has left
 	pending map[string]alert.Alert // to be written, by id
 	checks  []alert.Check
-	busy    bool      // something is asked of the registry
-	retryAt time.Time // when to ask it again
-	trouble string    // what it refused last
+	busy    bool      // a request to the registry is in flight
+	retryAt time.Time // when to try the registry again
+	trouble string    // its last refusal
 
 	mail outbox
 	// silences are those that this host has read last; they hold without a session, too.
@@ -57,22 +57,22 @@ type place struct {
 	// known says that seen was seen; read is the change that content shows.
 	known     bool
 	read      int64
-	quiet     int64 // the change that the silences show
+	quiet     int64 // silences as of this change
 	content   store.Content
 	orphansAt time.Time // when to look for jobs without a host
 	suspects  []string  // hosts that seem to be gone
 	forget    []string  // hosts that are gone
-	drop      []string  // alerts that are over and were sent
+	drop      []string  // alerts that are over and sent
 	expired   []string  // silences
 }
 
-// keeps reports whether this host sends the alerts of all. A host that was halted hears last that
-// its session is over, and its guests end before that is reported: so the session is asked.
+// keeps reports whether this host is the keeper. A host that was halted learns late that its session is over,
+// after its guests have ended: so this asks the session.
 func (p *place) keeps() bool {
 	return p.joined && p.known && p.id != "" && p.seen.Keeper == p.id && !p.over()
 }
 
-// over reports whether the session is: other hosts may have seen its nodes go.
+// over reports whether the session is over: other hosts may have seen its nodes deleted.
 func (p *place) over() bool {
 	trust, _ := p.center.Trust()
 	return trust == registry.TrustLost
@@ -103,7 +103,7 @@ func (l *loop) close() {
 	}
 }
 
-// beside does something beside the loop; what it returns is done in the loop then.
+// beside runs work outside the loop; the loop then runs the returned function.
 func (l *loop) beside(do func(ctx context.Context) (then func())) {
 	l.wg.Go(func() {
 		then := do(l.ctx)
@@ -168,8 +168,8 @@ func (l *loop) seeQueued() {
 	}
 }
 
-// noteLeft lets the host end its session if the others know that it stops. Without a session
-// there is nothing that they could know.
+// noteLeft lets the host end its session once the others know that it stops. Without a session there is nothing
+// to wait for.
 func (l *loop) noteLeft() {
 	if l.place.id != "" && !l.place.left {
 		return
@@ -246,8 +246,7 @@ func (l *loop) look(s registry.Snapshot) {
 	l.keep()
 }
 
-// overlay has the judge know which alerts there are: those of the board, with what is
-// still to be written.
+// overlay tells the judge which alerts exist: those of the board, and those still to be written.
 func (l *loop) overlay() {
 	active := make(map[string]bool)
 	for _, id := range l.place.seen.Active {
@@ -299,8 +298,7 @@ func (l *loop) take() {
 	l.checks = append(l.checks, checks...)
 }
 
-// found notes what is to be written. One that is over before its begin was written is
-// written with both.
+// found queues an alert to be written. An alert that ends before its begin was written is written with both.
 func (l *loop) found(a alert.Alert) {
 	if began, there := l.pending[a.ID]; there && began.Text != "" && !a.Firing() {
 		began.Resolved, began.Why = a.Resolved, a.Why
@@ -346,7 +344,7 @@ func (l *loop) ask(now time.Time) {
 	}
 }
 
-// note takes how a request ended.
+// note handles the end of a request.
 func (l *loop) note(err error) {
 	l.trouble = ""
 	if err == nil {
@@ -354,7 +352,7 @@ func (l *loop) note(err error) {
 	}
 	l.retryAt = time.Now().Add(retryPause)
 	if errors.Is(err, registry.ErrSuspect) || errors.Is(err, registry.ErrSessionLost) || errors.Is(err, registry.ErrClosed) {
-		return // the session's own alert says it
+		return // the session's own alert reports it
 	}
 	l.trouble = err.Error()
 	l.log.Warn("alerts: the registry refused; trying again", zap.Error(err), zap.Duration("after", retryPause))
@@ -393,7 +391,7 @@ func (l *loop) nextRequest(now time.Time) request {
 	return nil
 }
 
-// upkeep is what the one that keeps the alerts is to ask next; nil for nothing.
+// upkeep returns the keeper's next request; nil for none.
 func (l *loop) upkeep(now time.Time) request {
 	p := &l.place
 	switch {
@@ -409,7 +407,7 @@ func (l *loop) upkeep(now time.Time) request {
 	return nil
 }
 
-// candidate makes this host the one that keeps the alerts, if none is.
+// candidate makes this host the keeper, if there is none.
 func (l *loop) candidate() request {
 	p := &l.place
 	id := p.id
@@ -422,7 +420,7 @@ func (l *loop) candidate() request {
 	}
 }
 
-// suspect looks whether hosts are gone that seem to be, and judges by that.
+// suspect checks whether hosts that seem to be gone are, and judges.
 func (l *loop) suspect() request {
 	p := &l.place
 	suspects := p.suspects
@@ -449,7 +447,7 @@ func (l *loop) suspect() request {
 	}
 }
 
-// bury takes hosts away that are gone.
+// bury removes hosts that are gone.
 func (l *loop) bury() request {
 	gone := l.place.forget
 	l.place.forget = nil
@@ -458,7 +456,7 @@ func (l *loop) bury() request {
 	}
 }
 
-// discard takes alerts away that are over and done with.
+// discard removes alerts that are over and need no more messages.
 func (l *loop) discard() request {
 	p := &l.place
 	over := p.drop
@@ -485,7 +483,7 @@ func (l *loop) unsilence() request {
 	}
 }
 
-// unknown stands for a keeper that has just been chosen.
+// unknown stands for the keeper during an election.
 const unknown = "?"
 
 // join takes part, and watches.
@@ -509,7 +507,7 @@ func (l *loop) join() request {
 	}
 }
 
-// leave takes care that this host is not gone when it is.
+// leave makes sure that this host will not count as gone.
 func (l *loop) leave() request {
 	p := &l.place
 	ids := append(slices.Clone(p.former), p.id)
@@ -573,7 +571,7 @@ func (l *loop) read(change int64) request {
 	}
 }
 
-// hush reads the silences, for a host that sends what it alone knows.
+// hush reads the silences, for a host that sends alerts that only it knows.
 func (l *loop) hush(change int64) request {
 	p := &l.place
 	return func(ctx context.Context, b *store.Board) (func(error), error) {
@@ -596,8 +594,7 @@ func (l *loop) check() request {
 	}
 }
 
-// orphans looks for jobs that no host has, and for those of the alerts that are not there any
-// more.
+// orphans finds jobs without a host, and removed jobs that have alerts.
 func (l *loop) orphans() request {
 	p := &l.place
 	p.orphansAt = time.Time{}

@@ -13,15 +13,15 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert"
 )
 
-// outbox is what is being sent, and what became of it.
+// outbox has the deliveries in progress, and their results.
 type outbox struct {
 	targets map[alert.Target]*delivery
-	// own are the alerts about this host's own session, which no other sends.
+	// own are the alerts about this host's own session, which only it sends.
 	own []alert.Alert
-	// marks are messages that were taken, and are still to be noted on the board.
+	// marks are sent messages that are not noted on the board yet.
 	marks        []*marks
 	sent, failed int64
-	// arrived is when the keeper read of the begin or the end of an alert first.
+	// arrived is when the keeper first read the begin or end of an alert.
 	arrived map[news]time.Time
 }
 
@@ -32,7 +32,7 @@ type news struct {
 	at   time.Time
 }
 
-// arrive has nothing be later than when it was read first: the clock of who found it may be
+// arrive makes sure that no news is later than its first reading: the clock of the host that found it may be
 // ahead.
 func (o *outbox) arrive(alerts []alert.Alert, now time.Time) {
 	arrived := make(map[news]time.Time)
@@ -58,14 +58,14 @@ func (o *outbox) arrive(alerts []alert.Alert, now time.Time) {
 	o.arrived = arrived
 }
 
-// delivery is how a target fares.
+// delivery is the state of a target.
 type delivery struct {
 	busy     bool
 	attempts int // in a row that failed
 	since    time.Time
 	retryAt  time.Time
 	err      string
-	partly   string // who did not get the newest message that was taken
+	partly   string // who did not get the newest message
 	last     string // the group of the newest message
 }
 
@@ -78,7 +78,7 @@ type marks struct {
 
 func newOutbox() outbox { return outbox{targets: make(map[alert.Target]*delivery)} }
 
-// local takes an alert of which this host alone knows.
+// local handles an alert that only this host knows.
 func (o *outbox) local(a alert.Alert) {
 	i := slices.IndexFunc(o.own, func(other alert.Alert) bool { return other.ID == a.ID })
 	switch {
@@ -92,7 +92,7 @@ func (o *outbox) local(a alert.Alert) {
 	}
 }
 
-// send plans and begins what is to be sent. It returns when to look again.
+// send plans messages and begins to send them. It returns when to plan again.
 func (l *loop) send(now time.Time) (next time.Time) {
 	f := l.s.o.Rules.File()
 	l.mail.tidy(f)
@@ -130,14 +130,14 @@ func (l *loop) send(now time.Time) (next time.Time) {
 	return next
 }
 
-// letter is a message to be sent; own: of what this host alone knows.
+// letter is a message to be sent; own: about alerts that only this host knows.
 type letter struct {
 	message *alert.Message
 	own     bool
 }
 
-// inTurn has each target get the group behind the one that it got last, so that one that it
-// never takes holds up no other.
+// inTurn orders letters round-robin by group for each target, so that a group that a target rejects does not
+// block the rest.
 func (o *outbox) inTurn(letters []letter) []letter {
 	behind := func(one letter) bool {
 		d := o.targets[one.message.Target()]
@@ -166,7 +166,7 @@ func (o *outbox) tidy(f *alert.File) {
 	}
 }
 
-// overlay are the alerts of the board, with what was sent and is not noted there yet.
+// overlay returns the alerts of the board, with sent messages that are not noted there yet.
 func (o *outbox) overlay(alerts []alert.Alert) []alert.Alert {
 	if len(o.marks) == 0 {
 		return alerts

@@ -70,8 +70,8 @@ func (s *Sender) mail(ctx context.Context, r alert.Receiver, m *alert.Message) e
 	return nil
 }
 
-// deliver hands a letter over. A recipient that the server refuses keeps it from no other;
-// then the error is an [alert.PartlyError].
+// deliver sends a letter. The server's refusal of one recipient does not affect the others; the error is then
+// an [alert.PartlyError].
 func deliver(c *smtp.Client, r alert.Receiver, letter []byte) error {
 	if err := c.Mail(r.From); err != nil {
 		return err

@@ -1,6 +1,5 @@
-// Package notify delivers messages: by e-mail, to the robots of chats, and to any address
-// that takes a POST. Secrets are read from their files for each message, and stand in no
-// error.
+// Package notify delivers messages: by e-mail, to chat robots, and to any URL that accepts a POST. It reads
+// secrets from their files for each message, and keeps them out of errors.
 package notify
 
 import (
@@ -45,7 +44,7 @@ type Sender struct {
 func New() *Sender {
 	transport := &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: tlsconfig.New(), TLSHandshakeTimeout: Timeout, ResponseHeaderTimeout: Timeout, MaxIdleConns: 10, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true}
 	return &Sender{now: time.Now, client: &http.Client{Transport: transport, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // what is signed and has tokens goes nowhere else
+		return http.ErrUseLastResponse // do not send signatures and tokens elsewhere
 	}}}
 }
 
@@ -180,7 +179,7 @@ func sign(key, text string) string {
 	return base64.StdEncoding.EncodeToString(h.Sum(nil))
 }
 
-// robot posts to a robot that answers with a code: 0 is well.
+// robot posts to a robot that answers with a code; 0 is success.
 func (s *Sender) robot(ctx context.Context, u *url.URL, body any) error {
 	answer, err := s.post(ctx, u, nil, body)
 	if err != nil {

@@ -1,7 +1,6 @@
-// Package store keeps alerts and silences in the registry, so that all hosts know them:
-// what was begun by a host that died goes on, and what was sent is not sent again. It
-// decides nothing. All writes of one exchange are made in one commit with a node that
-// those who look at the board watch.
+// Package store keeps alerts and silences in the registry (the board), so that all hosts know them: alerts of a
+// dead host continue, and sent messages are not repeated. It makes no decisions. The commit of each change also
+// sets a node that readers of the board watch.
 package store
 
 import (
@@ -43,8 +42,7 @@ func Of(r registry.Center, namespace string) *Board {
 	return &Board{r, tree.AlertsOf(namespace)}
 }
 
-// Watch are the nodes by which a host notices that it has something to do: the alerts that
-// there are, and who keeps them. The keeper has all.
+// Watch are the nodes that tell a host to act: the present alerts, and the keeper. The keeper watches more.
 func (b *Board) Watch() []registry.Query {
 	return []registry.Query{registry.Children(b.paths.Active()), registry.Data(b.paths.Keeper()), registry.Data(b.paths.Changes()),
 		registry.Children(b.paths.Hosts()), registry.Children(b.paths.Alive())}
@@ -55,7 +53,7 @@ type Seen struct {
 	// Active are the ids of the alerts, Keeper is the host that keeps them; empty: none.
 	Active []string
 	Keeper string
-	// Change is another number whenever an alert or a silence was changed.
+	// Change changes whenever an alert or a silence does.
 	Change  int64
 	Cluster alert.Cluster
 }
@@ -66,8 +64,7 @@ func (b *Board) See(s registry.Snapshot) Seen {
 		Cluster: alert.Cluster{Hosts: s.Children(b.paths.Hosts()), Alive: s.Children(b.paths.Alive())}}
 }
 
-// Join adds a host. former are the ids that the same process had before: they are not
-// gone.
+// Join adds a host. former are the earlier ids of the same process: they are not gone.
 func (b *Board) Join(ctx context.Context, id string, former []string) error {
 	return step.Perform(ctx, b.registry, "join the hosts that look for alerts", func(ctx context.Context, x *step.Exchange) error {
 		for {
@@ -103,10 +100,9 @@ func queries(path func(string) string, ids []string) []registry.Query {
 	return q
 }
 
-// Gone are those of some hosts that have no session, and crashed those of them that did not
-// stop in good order. What a watch shows of the hosts and of those that live is not of one
-// instant; this is read after both, and a host's end first: one that stops leaves the
-// hosts before its session ends.
+// Gone returns which of some hosts have no session, and crashed those of them that did not stop in good order.
+// A watch of hosts and of sessions does not show one instant; this reads after both, and the sessions first: a
+// stopping host removes itself before its session ends.
 func (b *Board) Gone(ctx context.Context, ids []string) (gone, crashed []string, err error) {
 	err = step.Perform(ctx, b.registry, "look at hosts that seem to be gone", func(ctx context.Context, x *step.Exchange) error {
 		lives := make(map[string]bool)
@@ -124,12 +120,12 @@ func (b *Board) Gone(ctx context.Context, ids []string) (gone, crashed []string,
 	return gone, crashed, err
 }
 
-// Forget takes hosts away that are gone, once that is known, or that stop in good order.
+// Forget removes hosts that are gone, once that is known, or that stop in good order.
 func (b *Board) Forget(ctx context.Context, ids []string) error {
 	return step.Perform(ctx, b.registry, "forget hosts that are gone", func(ctx context.Context, x *step.Exchange) error {
 		for _, id := range ids {
 			_, err := x.Commit(ctx, registry.Delete(b.paths.Host(id), registry.AnyVersion))
-			if err != nil && !step.Contested(err) { // another has, or the next look does
+			if err != nil && !step.Contested(err) { // another host has, or the next call does
 				return err
 			}
 		}
@@ -230,9 +226,8 @@ func (b *Board) bump() registry.Op {
 	return registry.Set(b.paths.Changes(), nil, registry.AnyVersion)
 }
 
-// Write writes alerts that have begun or are over. What stands there already stays: an
-// alert that goes on keeps its begin, and what was sent of it. ErrFull says that some
-// that begin found no room; all others are written.
+// Write writes alerts that have begun or ended. Existing content stays: a continuing alert keeps its begin and
+// its sent messages. ErrFull says that some new alerts found no room; all others are written.
 func (b *Board) Write(ctx context.Context, changes []alert.Alert) error {
 	var full error
 	for part := range slices.Chunk(changes, atOnce) {
@@ -247,7 +242,7 @@ func (b *Board) Write(ctx context.Context, changes []alert.Alert) error {
 	return full
 }
 
-// merge is what stands there after a change; write is false if that is what stands there now.
+// merge returns an alert's content after a change; write is false if nothing changes.
 func merge(old alert.Alert, there bool, a alert.Alert) (merged alert.Alert, write bool) {
 	switch {
 	case !a.Firing():
@@ -274,7 +269,7 @@ func merge(old alert.Alert, there bool, a alert.Alert) (merged alert.Alert, writ
 	return a, true
 }
 
-// stands is what stands on the board of one alert: at most one of the nodes is there.
+// stands are the nodes of one alert: at most one of them exists.
 type stands struct{ active, over registry.Node }
 
 // alert is the alert that stands there.
@@ -346,8 +341,8 @@ func (b *Board) change(ctx context.Context, what string, alerts []alert.Alert, m
 	})
 }
 
-// Sent notes that a target has taken a message about some alerts: of those in firing that
-// they go on, of those in over that they are over.
+// Sent notes that a target has accepted a message about some alerts: that those in firing continue, and that
+// those in over have ended.
 func (b *Board) Sent(ctx context.Context, to alert.Target, at time.Time, firing, over []string) error {
 	var all []alert.Alert
 	ended := make(map[string]bool)
@@ -376,7 +371,7 @@ func (b *Board) Sent(ctx context.Context, to alert.Target, at time.Time, firing,
 	return nil
 }
 
-// Drop takes alerts away that are over, and of which nothing is to be sent any more.
+// Drop removes alerts that have ended and need no more messages.
 func (b *Board) Drop(ctx context.Context, ids []string) error {
 	return step.Perform(ctx, b.registry, "drop alerts that are over", func(ctx context.Context, x *step.Exchange) error {
 		for part := range slices.Chunk(ids, atOnce) {

@@ -11,15 +11,14 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// ErrUnread is the error of a copy that has not read the board yet, and cannot now.
+// ErrUnread is the error of a copy that has never read the board, and cannot now.
 var ErrUnread = errors.New("alerts and silences stand in the registry, which this host cannot reach")
 
-// ErrOutdated is beside the error of a reading if the board has changed since what is held was read.
+// ErrOutdated is joined to the error of a read if the board has changed since the held content was read.
 var ErrOutdated = errors.New("some alerts or silences may have begun or ended since")
 
-// Copy is what stood on the board of a namespace when it was read last. It watches the
-// board, and reads it again only when a person asks for it and it has changed: what is shown
-// of alerts costs the registry one reading a change, however many look at it. It is safe for
+// Copy is a cached copy of a namespace's board. It watches the board, and reads it again only on request and if
+// it has changed: however many people look at alerts, the registry gets one read per change. It is safe for
 // concurrent use.
 type Copy struct {
 	namespace string
@@ -31,15 +30,15 @@ type Copy struct {
 	seen   Stand
 	more   chan struct{} // closed when seen changes
 	held   Content
-	of     int64     // the Stand.Change that held is of; none: it is to be read
+	of     int64     // the Stand.Change that held corresponds to; none: read it again
 	at     time.Time // when held was read; zero: never
-	was    int64     // the Stand.Change that held is of, also if it is to be read again
+	was    int64     // the same, even if it must be read again
 }
 
 // none is a Stand.Change that there is not.
 const none = -1
 
-// Stand is what the watch of a board shows.
+// Stand is the state that the watch of a board shows.
 type Stand struct {
 	// Change is another number whenever an alert or a silence was changed; 0: none ever was.
 	Change int64
@@ -49,7 +48,7 @@ type Stand struct {
 	Judges []string
 }
 
-// NewCopy makes a copy of a namespace's board. It knows nothing before Run.
+// NewCopy returns a copy of a namespace's board. It is empty before Run.
 func NewCopy(namespace string) *Copy {
 	return &Copy{namespace: namespace, sessions: sessions.New(), reading: make(chan struct{}, 1), more: make(chan struct{}), of: none}
 }
@@ -103,16 +102,16 @@ func (c *Copy) Stand() (s Stand, more <-chan struct{}) {
 	return c.seen, c.more
 }
 
-// Expire has the next Read read the board: this host has changed it, and the watch may not
-// have shown that yet.
+// Expire makes the next Read read the board: this host has changed it, and the watch may not have shown that
+// yet.
 func (c *Copy) Expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.of = none
 }
 
-// Read is what stands on the board, and when it was read. With an error, which says why
-// it cannot be read now, it is what was read last; if that never was, at is zero.
+// Read returns the content of the board, and when it was read. With an error, which says why it cannot be read
+// now, it returns the last content; if there is none, at is zero.
 func (c *Copy) Read(ctx context.Context) (held Content, at time.Time, err error) {
 	if held, at, _, fresh := c.now(); fresh {
 		return held, at, nil
@@ -156,7 +155,7 @@ func (c *Copy) now() (held Content, at time.Time, r registry.Center, fresh bool)
 	return c.held, c.at, c.center, c.center != nil && c.of == c.seen.Change
 }
 
-// take begins a reading: an Expire that comes before keep holds.
+// take begins a read: an Expire before keep makes the result outdated.
 func (c *Copy) take() (of int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()

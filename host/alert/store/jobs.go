@@ -31,7 +31,7 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 		}
 		f.Exists, f.ConfiguredAt = true, config.Mtime
 		f.Settings, err = settings(config)
-		if err != nil { // hosts go by the last good one; there is nothing to judge by
+		if err != nil { // hosts use the last good one; there is nothing to check against
 			f.Exists = false
 			return nil
 		}
@@ -66,9 +66,9 @@ func (b *Board) Look(ctx context.Context, namespace string, c alert.Check) (f al
 	return f, err
 }
 
-// enabled reports whether a server of the job's hosts is, or, if there are none, any of
-// its servers, and since when one is at least; zero if that may always have been so. A
-// host that joins sets its server again, as it was: that is not since when it is.
+// enabled reports whether a server of the job's hosts is enabled, or, without hosts, any of its servers, and
+// since when one is at least; zero if that may always have been so. A joining host sets its server again
+// unchanged: that does not count as the time.
 func enabled(l tree.Layout, n registry.Snapshot, servers, instances []string) (is bool, since time.Time) {
 	of, joins := servers, make(map[int64]bool)
 	if len(instances) > 0 {
@@ -104,7 +104,7 @@ func settings(n registry.Node) (event.Settings, error) {
 		Failover: c.Failover && c.MonitorExecution, CatchUp: guest.CatchUpWindow, ErrorHandler: c.JobErrorHandlerType}, err
 }
 
-// Orphans are the jobs of the namespace that no host has, with their settings.
+// Orphans returns the jobs of the namespace without a host, with their settings.
 func (b *Board) Orphans(ctx context.Context, namespace string) (orphans map[string]event.Settings, err error) {
 	orphans = make(map[string]event.Settings)
 	err = step.Perform(ctx, b.registry, "look for jobs without a host", func(ctx context.Context, x *step.Exchange) error {
@@ -143,8 +143,8 @@ func (b *Board) Orphans(ctx context.Context, namespace string) (orphans map[stri
 	return orphans, err
 }
 
-// Items is how many items jobs have, 0 of those that are not in the registry. A job whose
-// configuration is wrong is left out: its hosts go by the one before.
+// Items returns how many items jobs have, 0 for those that are not in the registry. A job with an invalid
+// configuration is left out: its hosts use the previous one.
 func (b *Board) Items(ctx context.Context, namespace string, jobs []string) (items map[string]int, err error) {
 	items = make(map[string]int)
 	for _, job := range jobs {

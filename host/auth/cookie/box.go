@@ -20,15 +20,14 @@ import (
 const (
 	// minSecret is the shortest secret, in bytes.
 	minSecret = 32
-	// maxValue bounds what is read of a cookie; browsers keep 4096 bytes of one.
+	// maxValue bounds the bytes of a cookie that are read; browsers keep 4096.
 	maxValue = 4096
 	prefix   = "wasmjob-"
-	// hostPrefix has browsers refuse a cookie that another host of the domain, or a page
-	// without TLS, wants to set.
+	// hostPrefix makes browsers refuse the cookie from another host of the domain or from a page without TLS.
 	hostPrefix = "__Host-"
 )
 
-// Keys are what the hosts of a cluster have in common.
+// Keys has the id and the secret that the hosts of a cluster share.
 type Keys struct {
 	// Cluster is the cluster's id: letters, digits and underscores, at most 32.
 	Cluster string
@@ -38,7 +37,7 @@ type Keys struct {
 
 var clusterID = regexp.MustCompile(`^[A-Za-z0-9_]{1,32}$`)
 
-// Check says what is wrong with the keys; nil if nothing is.
+// Check returns what is wrong with the keys, or nil.
 func (k Keys) Check() error {
 	switch {
 	case !clusterID.MatchString(k.Cluster):
@@ -51,8 +50,8 @@ func (k Keys) Check() error {
 
 // Box makes and reads cookies. It is safe for concurrent use.
 type Box struct {
-	// Keys are those of now; ok is false while they are not known, as before the first
-	// session with the registry.
+	// Keys returns the present keys; ok is false while they are unknown, as before the first session with the
+	// registry.
 	Keys func() (keys Keys, ok bool)
 	// Secure reports whether the browser that sent the request speaks TLS.
 	Secure func(*http.Request) bool
@@ -67,20 +66,20 @@ var (
 	errTwice   = errors.New("there are two cookies of the same name")
 )
 
-// errForeign says that there is a cookie of another cluster in place of ours.
+// errForeign: the request has a cookie of another cluster instead of ours.
 type errForeign struct{ theirs, ours string }
 
 func (e errForeign) Error() string {
 	return fmt.Sprintf("the cookie is of the cluster %q, and this is the cluster %q", e.theirs, e.ours)
 }
 
-// envelope is what a cookie holds.
+// envelope is the content of a cookie.
 type envelope struct {
 	Expires int64           `json:"e"` // Unix seconds
 	Data    json.RawMessage `json:"d"`
 }
 
-// keys are those of now; the error is a problem.
+// keys returns the present keys; the error is a problem.
 func (b *Box) keys() (Keys, error) {
 	k, ok := b.Keys()
 	if !ok {
@@ -90,12 +89,12 @@ func (b *Box) keys() (Keys, error) {
 	return k, k.Check()
 }
 
-// derived is the key for one purpose.
+// derived returns the key for one purpose.
 func (k Keys) derived(purpose string) ([]byte, error) {
 	return hkdf.Key(sha256.New, k.Secret, nil, "wasmjob 1 "+purpose+" "+k.Cluster, 32)
 }
 
-// name is that of a kind's cookie.
+// name returns the name of a kind's cookie.
 func (k Keys) name(kind string, secure bool) string {
 	name := prefix + kind + "-" + k.Cluster
 	if secure {
@@ -167,7 +166,7 @@ func (k Keys) open(kind, value string, now time.Time, into any) error {
 	return nil
 }
 
-// Set adds a cookie of a kind to the answer, which lasts for a while.
+// Set adds a cookie of a kind to the answer, which expires after a while.
 func (b *Box) Set(w http.ResponseWriter, r *http.Request, kind string, data any, life time.Duration) error {
 	k, err := b.keys()
 	if err != nil {
@@ -190,15 +189,15 @@ func (b *Box) Get(r *http.Request, kind string, into any) error {
 	return b.get(r, k, kind, into)
 }
 
-// Drop has the browser forget a cookie.
+// Drop tells the browser to delete a cookie.
 func (b *Box) Drop(w http.ResponseWriter, r *http.Request, kind string) {
 	if k, err := b.keys(); err == nil {
 		http.SetCookie(w, b.drop(r, k, kind))
 	}
 }
 
-// cookie is one that scripts cannot read, and that other sites' requests do not carry
-// but for following a link: a provider's answer to a sign-in is such a link.
+// cookie returns a cookie that scripts cannot read. Other sites' requests carry it only when they follow a
+// link, such as a provider's answer to a sign-in.
 func (b *Box) cookie(r *http.Request, k Keys, kind, value string, maxAge int) *http.Cookie {
 	secure := b.Secure(r)
 	return &http.Cookie{
@@ -207,7 +206,7 @@ func (b *Box) cookie(r *http.Request, k Keys, kind, value string, maxAge int) *h
 	}
 }
 
-// drop is a cookie that has the browser forget one.
+// drop returns a cookie that makes the browser delete one.
 func (b *Box) drop(r *http.Request, k Keys, kind string) *http.Cookie {
 	return b.cookie(r, k, kind, "", -1)
 }
@@ -224,7 +223,7 @@ func (b *Box) get(r *http.Request, k Keys, kind string, into any) error {
 	return errTwice
 }
 
-// foreign is the error about a cookie that is not there.
+// foreign is the error about a missing cookie.
 func foreign(r *http.Request, k Keys, kind string) error {
 	for _, c := range r.Cookies() {
 		theirs, is := strings.CutPrefix(strings.TrimPrefix(c.Name, hostPrefix), prefix+kind+"-")

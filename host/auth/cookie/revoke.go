@@ -7,33 +7,32 @@ import (
 	"time"
 )
 
-// Revocations remember sessions that were signed out, for as long as they would have
-// lasted. They are safe for concurrent use.
+// Revocations remember signed-out sessions until these would have expired. They are safe for concurrent use.
 type Revocations interface {
-	// Add remembers a session of a user. It counts here whatever the error is, which says
-	// that other hosts do not know it.
+	// Add remembers a session of a user. It takes effect on this host even with an error, which says that other
+	// hosts do not know.
 	Add(ctx context.Context, user, id string, begun time.Time) error
 	// Has reports whether the session was signed out.
 	Has(user, id string, begun time.Time) bool
 }
 
-// perUser bounds the sessions that are remembered of one user, so that no user fills the
-// ledger for all: one who signs out more often ends old sessions of that user alone.
+// perUser bounds the sessions remembered for one user, so that no user fills the ledger: a user who signs out
+// more often ends only that user's old sessions.
 const perUser = 20
 
-// Ledger is a bounded list of sessions that were signed out.
+// Ledger is a bounded list of signed-out sessions.
 type Ledger struct {
-	// Floor ends all sessions that began before it, in Unix seconds: those that there was
-	// no more room to remember are among them.
+	// Floor ends all sessions that began before it, in Unix seconds. It covers sessions for which the ledger
+	// had no more room.
 	Floor int64           `json:"floor,omitempty"`
 	Users map[string]Ends `json:"users"`
 }
 
-// Ends are the sessions of one user that were signed out.
+// Ends has the signed-out sessions of one user.
 type Ends struct {
-	// Floor is as that of the ledger, for this user's sessions.
+	// Floor is like the ledger's, for this user's sessions.
 	Floor int64 `json:"floor,omitempty"`
-	// Sessions have the time when each began, in Unix seconds.
+	// Sessions has the begin of each session, in Unix seconds.
 	Sessions map[string]int64 `json:"sessions,omitempty"`
 }
 
@@ -46,7 +45,7 @@ func (l *Ledger) Add(user, id string, begun, now time.Time, most int) {
 	l.bound(expired, most)
 }
 
-// put adds to what is remembered of a user.
+// put adds sessions of a user.
 func (l *Ledger) put(user string, more Ends, expired int64) {
 	if l.Users == nil {
 		l.Users = make(map[string]Ends)
@@ -66,7 +65,7 @@ func (l *Ledger) put(user string, more Ends, expired int64) {
 	l.Users[user] = e
 }
 
-// bound makes room.
+// bound removes entries until the ledger is within its bounds.
 func (l *Ledger) bound(expired int64, most int) {
 	if l.size() <= most {
 		return
@@ -85,7 +84,7 @@ func (l *Ledger) bound(expired int64, most int) {
 	l.raise(middle(all) + 1)
 }
 
-// size is how many sessions and floors are remembered.
+// size counts sessions and floors.
 func (l *Ledger) size() (n int) {
 	for _, e := range l.Users {
 		n += len(e.Sessions)
@@ -96,7 +95,7 @@ func (l *Ledger) size() (n int) {
 	return n
 }
 
-// each changes what is remembered of each user.
+// each changes the entry of each user.
 func (l *Ledger) each(change func(*Ends)) {
 	for user, e := range l.Users {
 		change(&e)
@@ -107,19 +106,19 @@ func (l *Ledger) each(change func(*Ends)) {
 	}
 }
 
-// raise raises the floor for all, and forgets what lies below it.
+// raise raises the floor for all users, and removes what lies below it.
 func (l *Ledger) raise(floor int64) {
 	l.Floor = max(l.Floor, floor)
 	l.each(func(e *Ends) { e.forget(l.Floor - 1) })
 }
 
-// raise raises the floor, and forgets what lies below it.
+// raise raises the floor, and removes what lies below it.
 func (e *Ends) raise(floor int64) {
 	e.Floor = max(e.Floor, floor)
 	maps.DeleteFunc(e.Sessions, func(_ string, began int64) bool { return began < e.Floor })
 }
 
-// forget forgets what is about sessions that began by then at the latest.
+// forget removes sessions that began at then or before.
 func (e *Ends) forget(then int64) {
 	maps.DeleteFunc(e.Sessions, func(_ string, began int64) bool { return began <= then })
 	if e.Floor-1 <= then {
@@ -127,20 +126,20 @@ func (e *Ends) forget(then int64) {
 	}
 }
 
-// middle is the one in the middle by size.
+// middle returns the median.
 func middle(all []int64) int64 {
 	slices.Sort(all)
 	return all[len(all)/2]
 }
 
-// Has reports whether the session was signed out, or began before all that is remembered.
+// Has reports whether the session was signed out, or began before the floor.
 func (l *Ledger) Has(user, id string, begun time.Time) bool {
 	e := l.Users[user]
 	_, ok := e.Sessions[id]
 	return ok || begun.Unix() < max(e.Floor, l.Floor)
 }
 
-// Merge adds what another ledger has, and reports whether that was anything new.
+// Merge adds another ledger's entries, and reports whether any were new.
 func (l *Ledger) Merge(other Ledger, now time.Time, most int) (changed bool) {
 	if other.Floor > l.Floor {
 		l.raise(other.Floor)

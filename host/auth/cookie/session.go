@@ -14,7 +14,7 @@ import (
 )
 
 const (
-	// Life is how long a session lasts, whatever it does.
+	// Life is how long a session lasts, even if it is used.
 	Life = 12 * time.Hour
 
 	kindSession = "session"
@@ -23,38 +23,35 @@ const (
 // Session is a browser that has signed in.
 type Session struct {
 	ID string `json:"i"`
-	// Name is the user's, Method how the user signed in.
+	// Name is the user's name, Method how the user signed in.
 	Name   string      `json:"n"`
 	Method auth.Method `json:"m"`
-	// User is who has asked for the login link that began it, empty if that is not known.
+	// User is the user who asked for the login link that began the session, empty if unknown.
 	User string `json:"u,omitempty"`
-	// Credential changes with what the user signed in by: a session ends when its user
-	// has another password.
+	// Credential changes with the user's credential: a session ends when its user has another password.
 	Credential string `json:"c,omitempty"`
-	// Groups are the provider's that count here.
+	// Groups are the provider's groups that are configured here.
 	Groups []string  `json:"g,omitempty"`
 	Begun  time.Time `json:"b"`
 }
 
-// user stands for the session's user among the revocations: of one length, whatever a
-// provider calls its users.
+// user returns the key of the session's user in the revocations, of one length for any name.
 func (s Session) user() string {
 	sum := sha256.Sum256([]byte(string(s.Method) + " " + s.Name))
 	return base64.RawURLEncoding.EncodeToString(sum[:12])
 }
 
-// Sessions are those of a cluster's browsers. It is a source of a guard, and safe for
-// concurrent use.
+// Sessions are the sessions of a cluster's browsers. It is a source of a guard, and safe for concurrent use.
 type Sessions struct {
 	Box *Box
-	// Resolve says what a session's user may do now; an error, such as of a user that
-	// was removed, ends the session.
+	// Resolve returns the present rights of a session's user. An error, such as for a removed user, ends the
+	// session.
 	Resolve func(Session) (auth.Principal, error)
-	// Origin refuses requests of other sites; it is asked for each request with a cookie.
+	// Origin refuses requests of other sites; it is called for each request with a cookie.
 	Origin func(*http.Request) error
-	// Host refuses names that are not this server's, likewise.
+	// Host refuses names that are not this server's; it is called likewise.
 	Host func(*http.Request) error
-	// Revoked remembers the sessions that have ended.
+	// Revoked remembers ended sessions.
 	Revoked Revocations
 }
 
@@ -64,14 +61,14 @@ func (s *Sessions) Ready() error {
 	return err
 }
 
-// Begin starts a session of a user. It always has a new id, whatever cookie the request
-// had: a session that somebody else has put into the browser is not taken over.
+// Begin starts a session of a user. Its id is always new: a session that an attacker put into the browser is
+// not continued.
 func (s *Sessions) Begin(w http.ResponseWriter, r *http.Request, session Session) error {
 	session.ID, session.Begun = rand.Text(), s.Box.Now().UTC().Truncate(time.Second)
 	return s.Box.Set(w, r, kindSession, session, Life)
 }
 
-// Identify finds the session that the request's cookie is of.
+// Identify finds the session of the request's cookie.
 func (s *Sessions) Identify(r *http.Request) (auth.Principal, error) {
 	session, k, err := s.session(r)
 	if err != nil {
@@ -95,7 +92,7 @@ func (s *Sessions) Identify(r *http.Request) (auth.Principal, error) {
 	return p, nil
 }
 
-// session is the request's, whether it may be used or not. The error is ErrNone or a problem.
+// session returns the session of the request, valid or not. The error is ErrNone or a problem.
 func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 	var session Session
 	if !slices.ContainsFunc(r.Cookies(), isSession) {
@@ -124,12 +121,12 @@ func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 	return session, k, nil
 }
 
-// isSession reports whether a cookie is of a session, of whatever cluster.
+// isSession reports whether a cookie is a session's, of any cluster.
 func isSession(c *http.Cookie) bool {
 	return strings.HasPrefix(strings.TrimPrefix(c.Name, hostPrefix), prefix+kindSession+"-")
 }
 
-// over is the answer to a cookie that is no use any more: the browser forgets it.
+// over returns the answer to a useless cookie, and makes the browser delete it.
 func (s *Sessions) over(r *http.Request, k Keys, kind auth.SessionProblem, why string) error {
 	p := auth.Unauthenticated("%s", why)
 	p.Session = kind
@@ -137,8 +134,8 @@ func (s *Sessions) over(r *http.Request, k Keys, kind auth.SessionProblem, why s
 	return p
 }
 
-// End ends the request's session on all hosts that share the revocations, and has the
-// browser forget it. It may be called without a session.
+// End ends the request's session on all hosts that share the revocations, and makes the browser delete its
+// cookie. A request without a session is no error.
 func (s *Sessions) End(w http.ResponseWriter, r *http.Request) error {
 	session, k, err := s.session(r)
 	if k.Cluster != "" {

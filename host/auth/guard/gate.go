@@ -1,5 +1,5 @@
-// Package guard puts together what stands before the admin address: users, tokens,
-// certificates, sessions and the pages that begin them.
+// Package guard assembles the protection of the admin address: users, tokens, certificates, sessions and the
+// pages that begin them.
 package guard
 
 import (
@@ -27,17 +27,17 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// Config says who may come in, and how, as an operator sets it.
+// Config has the operator's settings of access.
 type Config struct {
-	// Users is the file with users, tokens and groups, which need not exist; empty: there
-	// is only who has the host's own token.
+	// Users is the file with users, tokens and groups, which need not exist; empty: only the host's own token
+	// is valid.
 	Users string
 	// URL is what people type, Proxies are those that end TLS; see [httpx.SiteOptions].
 	URL     string
 	Proxies []netip.Prefix
 	// TLS are the server's files; none without Cert.
 	TLS mtls.Files
-	// Open is what is answered without asking who wants to know.
+	// Open lists what is answered without identification.
 	Open auth.Open
 }
 
@@ -59,7 +59,7 @@ func (c Config) Check(beyond string, insecure bool) (setting string, err error) 
 // Options are a configuration and what the host has besides.
 type Options struct {
 	Config
-	// Token is the host's own, Server its address in the cluster.
+	// Token is the host's own token, Server its address in the cluster.
 	Token, Server string
 	// Keys are those of the cluster's cookies, which Revoked must go with: a session that
 	// was signed out must be known to all that have the key, for as long as they have it.
@@ -67,11 +67,11 @@ type Options struct {
 	Revoked cookie.Revocations
 	// Show writes the login page; nil shows it as JSON.
 	Show func(w http.ResponseWriter, r *http.Request, p login.Page)
-	// Renewed is called when another certificate is shown; nil is nothing.
+	// Renewed is called when the server's certificate changes; may be nil.
 	Renewed func()
 	// Changed takes the record of each sign-in and sign-out, and of each change of the users file.
 	Changed func(history.Change)
-	// SignedIn counts attempts to sign in, by their result; nil is nothing.
+	// SignedIn counts attempts to sign in, by their result; may be nil.
 	SignedIn func(result string)
 	Logger   *zap.Logger
 }
@@ -96,7 +96,7 @@ func SharedKeys(derive func(purpose string) ([]byte, bool), loaded func() bool) 
 	}
 }
 
-// Gate is what stands before the admin address.
+// Gate protects the admin address.
 type Gate struct {
 	Guard *auth.Guard
 	Login *login.Login
@@ -113,7 +113,7 @@ type Gate struct {
 	failures, throttled *ratelimit.Records
 }
 
-// New reads the files. The error says which has a mistake.
+// New reads the files. The error names the faulty one.
 func New(o Options) (*Gate, error) {
 	if o.Renewed == nil {
 		o.Renewed = func() {}
@@ -150,7 +150,7 @@ func New(o Options) (*Gate, error) {
 	return g, nil
 }
 
-// TLS is the server's; nil: it speaks none.
+// TLS returns the server's configuration; nil: no TLS.
 func (g *Gate) TLS() *tls.Config {
 	if g.tls == nil {
 		return nil
@@ -158,7 +158,7 @@ func (g *Gate) TLS() *tls.Config {
 	return g.tls.Config()
 }
 
-// Certificate is the one that is shown now, in DER; nil: there is no TLS.
+// Certificate returns the present certificate in DER; nil: no TLS.
 func (g *Gate) Certificate() []byte {
 	if g.tls == nil {
 		return nil

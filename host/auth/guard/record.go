@@ -15,13 +15,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// mostEntries bounds the entries of the users file that one record has.
+// mostEntries bounds the entries of the users file in one record.
 const mostEntries = 50
 
 // entry is an entry of the users file, and its secret, of which a record says that it is another one.
 type entry struct{ text, secret string }
 
-// changed records what another users file changes, entry by entry.
+// changed records the changes of the users file, entry by entry.
 func (g *Gate) changed(before, after *users.Set) {
 	old, now := entries(before), entries(after)
 	was, is := make(map[string]string), make(map[string]string)
@@ -54,7 +54,7 @@ func (g *Gate) changed(before, after *users.Set) {
 	g.options.Changed(history.Change{Time: time.Now(), Who: "file " + filepath.Base(g.options.Users) + " on host " + g.options.Server, From: "file", What: operation.SetUsers.String(), Before: text(was), After: text(is)})
 }
 
-// entries are those of a users file by name.
+// entries returns the entries of a users file by name.
 func entries(s *users.Set) map[string]entry {
 	list := make(map[string]entry)
 	for _, u := range s.Users() {
@@ -88,7 +88,7 @@ func roles(bindings []auth.Binding) string {
 	return strings.Join(list, " ")
 }
 
-// text is settings as a record has them; empty if there are none.
+// text formats settings for a record; empty if there are none.
 func text(settings map[string]string) string {
 	if len(settings) == 0 {
 		return ""

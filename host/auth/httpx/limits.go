@@ -106,12 +106,11 @@ func (b body) ended(err error) {
 	}
 }
 
-// policy lets pages load their own files and nothing else, run no script that stands in
-// the page, and be in no frame.
+// policy lets pages load only their own files, forbids inline scripts, and forbids frames.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; " +
 	"connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
-// onlyTLS has browsers use TLS for the site's name for a year, on all of its ports (HSTS).
+// onlyTLS makes browsers use TLS for the site's name for a year, on all of its ports (HSTS).
 const onlyTLS = "max-age=31536000"
 
 func isLocalhost(name string) bool {

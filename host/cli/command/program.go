@@ -44,9 +44,9 @@ type Program struct {
 	// Err. Protect sets both.
 	Raw  io.Writer
 	Seal terminal.Seal
-	// Width is the terminal's on stdout, 0 if it is not known; nil is the same.
+	// Width returns the columns of the terminal on stdout, 0 if unknown. It may be nil.
 	Width func() int
-	// Height is how many lines the terminal on stdout has, 0 if it is not known; nil is the same.
+	// Height returns the lines of the terminal on stdout, 0 if unknown. It may be nil.
 	Height  func() int
 	Environ []string
 	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.

@@ -243,7 +243,7 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 	})
 }
 
-// rest says what a page has not: what hosts know that do not answer, and the pages behind it.
+// rest names what a page lacks: the hosts that did not answer, and the next page.
 func rest[T any](s terminal.Style, found *cluster.Found[T]) string {
 	text := show.Silent(s, found.Silent)
 	if found.Next != "" {

@@ -50,7 +50,7 @@ func hostState(r *report.Report) string {
 	return state
 }
 
-// Status is what status shows.
+// Status returns the text of the command status.
 func Status(s terminal.Style, r *report.Report, all bool) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }

@@ -1,4 +1,4 @@
-// Package builtin has the modules that a host brings along: that of jobs of type HTTP.
+// Package builtin has the modules that are part of the host: the one for jobs of type HTTP.
 package builtin
 
 import (
@@ -15,8 +15,7 @@ import (
 //go:embed http/http.wasm
 var httpModule string
 
-// HTTP is the name of the module of jobs of type HTTP. No file in a plugins directory stands
-// for it.
+// HTTP is the name of the module of jobs of type HTTP. No file in a plugins directory can have it.
 const HTTP = "(built in) http.wasm"
 
 // Module returns a module by its name, and reports whether there is one.

@@ -1,8 +1,7 @@
-// Package calendar knows sets of days: holidays, working days, closures. They are read from the
-// files that lie beside job definitions, and from the texts in which a job's configuration has
-// them.
+// Package calendar has sets of days: holidays, working days, closures. They are read from files beside job
+// definitions, and from texts in a job's configuration.
 //
-// A calendar has days and no time zone: a day is that of whoever asks.
+// A calendar has days and no time zone: the caller's zone decides when a day begins.
 package calendar
 
 import (
@@ -230,8 +229,7 @@ func (s *set) yearly(date string) error {
 	return nil
 }
 
-// Filter says on which days a job fires: on those that one of Include has, if there is any, and
-// none of Exclude.
+// Filter says on which days a job fires: if Include is set, on days of one of them; never on days of Exclude.
 type Filter struct{ Include, Exclude []*Days }
 
 // Allows reports whether the job fires on a day.
@@ -240,11 +238,10 @@ func (f *Filter) Allows(day Day) bool {
 	return (len(f.Include) == 0 || slices.ContainsFunc(f.Include, has)) && !slices.ContainsFunc(f.Exclude, has)
 }
 
-// furthest is how far ahead a day is looked for that is allowed: as many days as calendars can
-// name.
+// furthest is how many days Next searches: as many as calendars can name.
 var furthest = lastDay - firstDay
 
-// Next is the first day from one on that is allowed, or with allowed false that is not; ok is
+// Next returns the first day from one on that is allowed, or with allowed false the first that is not; ok is
 // false if there is none in 130 years.
 func (f *Filter) Next(from Day, allowed bool) (day Day, ok bool) {
 	for day = from; day <= from+furthest; day++ {
@@ -258,8 +255,8 @@ func (f *Filter) Next(from Day, allowed bool) (day Day, ok bool) {
 // ErrNoDay says that calendars leave no day on which a job could fire.
 var ErrNoDay = errors.New("the calendars leave no day from 2026 to 2099 on which the job could fire")
 
-// Check returns ErrNoDay if no day is allowed from 2026 to 2099. It does not depend on the day
-// on which it is asked, so that all hosts agree.
+// Check returns ErrNoDay if no day from 2026 to 2099 is allowed. The result does not depend on the present day,
+// so that all hosts agree.
 func (f *Filter) Check() error {
 	if day, ok := f.Next(dayOf(2026, time.January, 1), true); !ok || day > lastDay {
 		return ErrNoDay

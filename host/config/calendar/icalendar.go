@@ -15,15 +15,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// What an iCalendar file may ask for: a rule of recurrence can have days without end, or look
-// for one for ever.
+// Bounds for an iCalendar file: a rule of recurrence can have endless days, or search for one forever.
 const (
 	mostRecurring = 100
 	mostInterval  = 1000
 	longestRule   = 500 // characters
-	// mostSteps bounds what the rules of a file cost: the days, weeks, months and years that the library goes through for
-	// them, about a microsecond each. It takes stepsBySetPos times as long for one with BYSETPOS, and stepsOfYear
-	// more for each new year.
+	// mostSteps bounds the cost of a file's rules: the days, weeks, months and years that the library iterates
+	// over, about a microsecond each. A rule with BYSETPOS costs stepsBySetPos times as much, and stepsOfYear
+	// more for each year.
 	mostSteps     = 800_000
 	stepsBySetPos = 4
 	stepsOfYear   = 45
@@ -65,7 +64,7 @@ func parseICS(data []byte) (calendar *ics.Calendar, err error) {
 	return calendar, err
 }
 
-// guarded calls a library that is not ours with what comes from a file, and returns its panic as an error.
+// guarded calls a third-party library with data from a file, and returns its panic as an error.
 func guarded(call func()) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -94,7 +93,7 @@ type icsReader struct {
 	at        int // which event is being read
 	recurring int
 	steps     int // of all rules
-	// moved has, by event, the occurrences that another event of the file stands for.
+	// moved has, by event, the occurrences that another event of the file replaces.
 	moved    map[string]map[Day]bool
 	problems []Problem
 }
@@ -110,7 +109,7 @@ func (r *icsReader) problem(e *ics.VEvent, err error) {
 	r.problems = append(r.problems, Problem{Line: line, Message: words.Reason(fmt.Sprintf("event %q: %v", clip(name), err))})
 }
 
-// note takes note of an event that stands for one occurrence of another event.
+// note notes an event that replaces one occurrence of another event.
 func (r *icsReader) note(e *ics.VEvent) {
 	of := e.GetProperty(ics.ComponentPropertyRecurrenceId)
 	if of == nil {
@@ -227,7 +226,7 @@ func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 	return nil
 }
 
-// stepsOf is what a rule costs, at most, whether there are days for it or not.
+// stepsOf returns the highest cost of a rule, even if it yields no days.
 func stepsOf(option *rrule.ROption) int {
 	days := int(option.Until.Unix()-option.Dtstart.Unix()) / (24 * 60 * 60)
 	fewest := [...]int{rrule.YEARLY: 365, rrule.MONTHLY: 28, rrule.WEEKLY: 7, rrule.DAILY: 1}[option.Freq]
@@ -284,7 +283,7 @@ func eachDay(list string, do func(Day) error) error {
 // inDays are the durations that are whole days.
 var inDays = regexp.MustCompile(`^\+?P(?:(\d{1,4})W|(\d{1,5})D(?:T0[HMS])?|T(\d{1,6})H)$`)
 
-// lengthOf is how many days an event takes: up to the day before its end, which does not count.
+// lengthOf returns how many days an event lasts: up to the day before its end, which is exclusive.
 func lengthOf(e *ics.VEvent, first Day) (Day, error) {
 	if end := e.GetProperty(ics.ComponentPropertyDtEnd); end != nil {
 		last, err := dayOfICS(end.Value)

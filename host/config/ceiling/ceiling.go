@@ -1,9 +1,8 @@
-// Package ceiling has the operator's ceilings: what no job of a host may go
-// beyond, whatever its definition or the registry says.
+// Package ceiling has the operator's ceilings: limits that no job of a host may exceed, whatever its definition
+// or the registry says.
 //
-// A [List] is read like the rules of a firewall: of the entries whose pattern
-// matches the job, the first that sets a ceiling decides about that ceiling. All
-// functions are pure, and safe for concurrent use.
+// A [List] is read like firewall rules: for each ceiling, the first entry that matches the job and sets that
+// ceiling decides. All functions are pure, and safe for concurrent use.
 package ceiling
 
 import (
@@ -23,25 +22,21 @@ import (
 // Name names a ceiling, in the configuration, in messages and in metrics.
 type Name string
 
-// The ceilings. Those of a definition's field have the field's name; a
-// definition that asks for more is refused.
+// The ceilings. A ceiling on a field of the definition has the field's name; a definition that exceeds it is
+// refused.
 const (
-	// Timeout bounds the field timeout, in nanoseconds. 0, no limit, is beyond
-	// every ceiling.
+	// Timeout bounds the field timeout, in nanoseconds. 0, which means no limit, exceeds every ceiling.
 	Timeout Name = "timeout"
-	// MaxConcurrency bounds the field maxConcurrency. A job that does not state
-	// it runs at most so many items at once on this host.
+	// MaxConcurrency bounds the field maxConcurrency, and is the default of a job that does not set it.
 	MaxConcurrency Name = "maxConcurrency"
-	// MemoryLimit bounds the field memoryLimit, in bytes. A job that does not
-	// state it has at most so much.
+	// MemoryLimit bounds the field memoryLimit, in bytes, and the default of a job that does not set it.
 	MemoryLimit Name = "memoryLimit"
 	// ShardingTotalCount bounds the field shardingTotalCount.
 	ShardingTotalCount Name = "shardingTotalCount"
-	// Jobs bounds how many jobs the host takes of those for which the same
-	// entry decides.
+	// Jobs bounds how many of the jobs that one entry applies to the host takes.
 	Jobs Name = "maxJobs"
-	// Items bounds how many items all jobs together have by their definitions, of those for
-	// which the same entry decides: ShardingTotalCount and Jobs alone would multiply.
+	// Items bounds the total number of items, by their definitions, of the jobs that one entry applies to.
+	// Without it ShardingTotalCount and Jobs would multiply.
 	Items Name = "maxItems"
 	// Share bounds the part of the host's slots that one job may have, in per
 	// cent.
@@ -57,8 +52,7 @@ const (
 	OffsetCommits Name = "offsetCommits"
 )
 
-// Quotas are the ceilings of what a job uses while it runs, not of what its
-// definition asks for.
+// Quotas are the ceilings of a running job's usage, as opposed to its definition.
 func Quotas() []Name { return []Name{LogLines, LogBytes, HistoryBytes, OffsetCommits} }
 
 // Names are all ceilings, in the order in which they are shown.
@@ -77,13 +71,12 @@ const (
 	DefaultOffsetCommits      = 100
 )
 
-// Off is the value of a ceiling that is lifted.
+// Off is the value of a ceiling that is switched off.
 const Off int64 = 0
 
 const off = "off"
 
-// Default is the entry that stands after all others. historyBytes is the
-// ceiling HistoryBytes.
+// Default is the entry after all others. historyBytes is the ceiling HistoryBytes.
 func Default(historyBytes int64) Entry {
 	return Entry{Jobs: "*", Values: map[Name]int64{
 		ShardingTotalCount: DefaultShardingTotalCount, Jobs: DefaultJobs, Items: DefaultItems, Share: DefaultShare,
@@ -104,7 +97,7 @@ type Entry struct {
 // The empty list has none.
 type List []Entry
 
-// Ceiling is a ceiling as it holds for one job.
+// Ceiling is a ceiling that applies to one job.
 type Ceiling struct {
 	Name Name
 	// Value is Off if there is no such ceiling.
@@ -113,7 +106,7 @@ type Ceiling struct {
 	Jobs string
 }
 
-// Of is the ceiling of a job.
+// Of returns the ceiling of a job.
 func (l List) Of(job string, name Name) Ceiling {
 	for _, e := range l {
 		if value, sets := e.Values[name]; sets && e.matches(job) {
@@ -131,8 +124,7 @@ func Matches(pattern, job string) bool {
 	return ok && err == nil
 }
 
-// Cap is n, or the ceiling if that is lower. n is what a job has that does not
-// state a limit; 0 is none.
+// Cap returns n, or the ceiling if that is lower. n is the default of a job that sets no limit; 0 is none.
 func (c Ceiling) Cap(n int64) int64 {
 	if c.Value != Off && (n == 0 || n > c.Value) {
 		return c.Value
@@ -147,11 +139,10 @@ func (c Ceiling) String() string {
 	return fmt.Sprintf("the host's ceiling %s for jobs %q is %s", c.Name, c.Jobs, kindOf(c.Name).measure(c.Value))
 }
 
-// Flag is the flag that sets the ceiling anew.
+// Flag is the flag that raises the ceiling.
 func (c Ceiling) Flag() string { return fmt.Sprintf("--ceiling '%s:%s=N'", c.Jobs, c.Name) }
 
-// Slots is how many of a host's slots one job may have: its part, rounded down,
-// but at least one.
+// Slots returns how many of a host's slots one job may have: its share, rounded down, but at least one.
 func (c Ceiling) Slots(slots int) int {
 	if c.Value == Off {
 		return slots
@@ -159,7 +150,7 @@ func (c Ceiling) Slots(slots int) int {
 	return max(1, int(int64(slots)*c.Value/100))
 }
 
-// Error is what a configuration asks beyond the ceilings.
+// Error says how a configuration exceeds the ceilings.
 type Error struct {
 	// Problems name the fields; there is at least one.
 	Problems []*jobconfig.FieldError
@@ -176,8 +167,7 @@ func (e *Error) Unwrap() []error {
 	return list
 }
 
-// Check finds what a configuration asks beyond the ceilings of its job. The
-// error is an [*Error], or nil. Settings that cannot be read are left alone.
+// Check returns an [*Error] if a configuration exceeds its job's ceilings. It ignores unreadable settings.
 func (l List) Check(c jobconfig.Configuration) error {
 	var problems []*jobconfig.FieldError
 	check := func(name Name, n int64) {

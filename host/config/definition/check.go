@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/timetable"
 )
 
-// Check finds what neither a definition file nor an edit may say, though a job runs with it if
-// another program wrote it to the registry. What makes a configuration invalid, Validate finds.
+// Check finds settings that are refused in a definition file or an edit, although a job runs with them if
+// another program wrote them to the registry. Validate finds settings that are invalid everywhere.
 func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 	bad := func(field, format string, args ...any) {
 		problems = append(problems, &jobconfig.FieldError{Field: field, Problem: fmt.Sprintf(format, args...)})
@@ -22,7 +22,7 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 			bad("shardingItemParameters", "%v", err)
 		}
 	}
-	g, _ := c.Guest() // what cannot be read has its default
+	g, _ := c.Guest() // an unreadable setting has its default
 	for _, s := range jobconfig.ByType() {
 		if s.Only != "" && g.Type != "" && s.Only != g.Type && s.Differs(g) {
 			bad(s.Name, "is for jobs of type %s, but the type is %s", s.Only, g.Type)

@@ -16,8 +16,8 @@ import (
 // DefaultsFile is the name of a folder's file of defaults.
 const DefaultsFile = "defaults.yaml"
 
-// Shared are the fields of a file of defaults: jobs whose definitions are in its folder, or below it,
-// have the values of those that they leave out. It is never changed.
+// Shared is a file of defaults: jobs whose definitions are in its folder or below inherit the fields that they
+// leave out. It is immutable.
 type Shared struct {
 	// File is its name, as messages and [Definition.Inherited] have it.
 	File  string
@@ -25,9 +25,8 @@ type Shared struct {
 	order []string              // the fields, as they are written
 }
 
-// ParseShared reads a file of defaults: one document with the fields of a job, but for those that
-// each job has for itself. Each value is checked as far as it can be without a job. The error is an
-// [*Error].
+// ParseShared reads a file of defaults: one document with the fields of a job, except those that each job must
+// set itself. It checks each value as far as possible without a job. The error is an [*Error].
 func ParseShared(file string, data []byte) (*Shared, error) {
 	p := &parser{known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	documents := p.documents(data)
@@ -63,7 +62,7 @@ func SharedSchema() []byte {
 	return schema.Document(SharedSchemaName, "wasmjob: what the definitions of a folder leave out", fields)
 }
 
-// own says why a field cannot have a default.
+// own returns why a field cannot have a default.
 func own(field string) string {
 	switch field {
 	case "jobName", "module", "jobClass", "at":
@@ -72,7 +71,7 @@ func own(field string) string {
 	return ""
 }
 
-// sharing completes a document of defaults to that of a job, so that its values can be checked.
+// sharing completes a document of defaults to a job, so that its values can be checked.
 func (j *job) sharing() {
 	for _, field := range slices.Sorted(maps.Keys(j.nodes)) {
 		if why := own(field); why != "" {
@@ -98,14 +97,14 @@ func (j *job) sharing() {
 	}
 }
 
-// inheritance is where a value comes from that a job does not state.
+// inheritance says where an inherited value comes from.
 type inheritance struct {
 	file string
 	line int
 }
 
-// inherit has the fields that a job leaves out be those of its folders' defaults: list begins with the
-// nearest folder's. A default that contradicts what the job states, or that is of no use to such a job, does not hold for it.
+// inherit fills the fields that a job leaves out from its folders' defaults; list begins with the nearest
+// folder. It skips a default that contradicts the job's own fields, or that does not apply to such a job.
 func (j *job) inherit(list []*Shared) {
 	if len(list) == 0 {
 		return
@@ -151,7 +150,8 @@ func (j *job) inherit(list []*Shared) {
 	}
 }
 
-// weigh counts what a job has from files of defaults. Beyond MaxInherited of all jobs of its file the file is refused.
+// weigh counts the bytes that a job inherits. If the jobs of a file inherit more than MaxInherited together,
+// the file is refused.
 func (j *job) weigh() {
 	for field := range j.inherited {
 		j.out.InheritedSize += textSize(j.nodes[field])
@@ -164,7 +164,7 @@ func (j *job) weigh() {
 		j.problem(j.root, "", "the jobs of this file have more than %d bytes from files of defaults, expected less: spread them over several files, or shorten the defaults", MaxInherited)
 	}
 	j.parser.inherited = MaxInherited + 1
-	for field, n := range j.nodes { // the file is refused: what is large is not looked at for each of its jobs
+	for field, n := range j.nodes { // the file is refused: do not check the large values for each of its jobs
 		if textSize(n) > 1024 {
 			j.leave(field)
 			delete(j.nodes, field)
@@ -184,7 +184,7 @@ func textSize(n *yaml.Node) int {
 	return size
 }
 
-// take has a field be that of a file of defaults.
+// take takes a field from a file of defaults.
 func (j *job) take(from *Shared, field string) {
 	n := *from.nodes[field]
 	j.inherited[field] = inheritance{from.File, n.Line}
@@ -192,7 +192,7 @@ func (j *job) take(from *Shared, field string) {
 	j.nodes[field] = &n
 }
 
-// leave gives up what was inherited of a field, or of a mapping.
+// leave drops the inherited value of a field or mapping.
 func (j *job) leave(field string) {
 	maps.DeleteFunc(j.inherited, func(name string, _ inheritance) bool {
 		if name != field && !strings.HasPrefix(name, field+".") {
@@ -239,7 +239,7 @@ func (j *job) origins() map[string]string {
 	return from
 }
 
-// contradicts are the fields that a default of a field does not go with.
+// contradicts returns the fields that conflict with a default of a field.
 func contradicts(field string) []string {
 	switch field {
 	case "cron":

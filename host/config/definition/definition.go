@@ -1,6 +1,5 @@
-// Package definition reads job definitions: the NAME.yaml beside a NAME.wasm,
-// one document per job. It is all or nothing: a file with one problem defines
-// no job, and the error lists every problem with its place.
+// Package definition reads job definitions: the NAME.yaml beside a NAME.wasm, one document per job. It is all
+// or nothing: a file with a problem defines no job, and the error lists every problem with its place.
 //
 // docs/definitions.md describes the fields.
 package definition
@@ -25,7 +24,7 @@ type Definition struct {
 	Configuration jobconfig.Configuration
 	// Module is the name of the module's file, beside the definition.
 	Module string
-	// JobClass is what a Java host of the same job runs; empty as a rule.
+	// JobClass is the class that a Java host of the same job runs; usually empty.
 	JobClass string
 	// Line is the first line of the job in its file, from 1.
 	Line int
@@ -39,8 +38,7 @@ type Definition struct {
 // The defaults that differ from those of an ElasticJob configuration that was
 // read from a registry. The switches are those of ElasticJob's builder.
 const (
-	// DefaultTimeout is the time an item may take unless the file says
-	// another one, or 0 for no limit.
+	// DefaultTimeout is the time limit of an item unless the file sets another one, or 0 for no limit.
 	DefaultTimeout = 10 * time.Minute
 	// DefaultReconcileIntervalMinutes is how often the registry is read again.
 	DefaultReconcileIntervalMinutes = 10
@@ -107,9 +105,9 @@ func (e *Error) Error() string {
 // for a file of one job, the job's. The error is an [*Error].
 func Parse(file string, data []byte) ([]Definition, error) { return ParseWithin(file, data, nil) }
 
-// ParseWithin is Parse for a host with ceilings: what a job asks beyond them is
-// a problem, and the default of a field that it leaves out is at most the
-// ceiling. A job has the fields that it leaves out from shared, the defaults of its folder and then of those above.
+// ParseWithin is Parse for a host with ceilings: a value that exceeds one is a problem, and defaults are
+// capped. shared are the defaults of the file's folder and then of those above; a job inherits fields from
+// them.
 func ParseWithin(file string, data []byte, ceilings ceiling.List, shared ...*Shared) ([]Definition, error) {
 	p := &parser{ceilings: ceilings, known: knownSettings(), base: strings.TrimSuffix(path.Base(file), path.Ext(file))}
 	var definitions []Definition
@@ -154,7 +152,7 @@ func Defaults(job string, ceilings ceiling.List) (jobconfig.Configuration, error
 	return list[0].Configuration, nil
 }
 
-// Warnings say what a host takes and what may not be what was meant, as of now.
+// Warnings lists settings that are valid but may not be intended, as of now.
 func (d Definition) Warnings(now time.Time) []string {
 	s := d.schedule()
 	if s == nil {
@@ -172,9 +170,8 @@ func (d Definition) Warnings(now time.Time) []string {
 	return nil
 }
 
-// Understood says how a cron of five fields is read, whose author may have
-// forgotten the seconds, and one whose days of the week may have been meant in another
-// way; it is empty for any other.
+// Understood explains how a cron of five fields was read, whose author may have forgotten the seconds, and one
+// with ambiguous days of the week; it is empty for any other.
 func (d Definition) Understood(now time.Time) string {
 	s := d.schedule()
 	if s == nil || !s.Unix() {

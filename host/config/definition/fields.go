@@ -56,8 +56,7 @@ func propFields() map[string]string {
 	return fields
 }
 
-// knownElsewhere explains fields that a reader of other papers may expect. The
-// names are in lower case.
+// knownElsewhere explains fields that other schedulers have. The names are in lower case.
 func knownElsewhere() map[string]string {
 	const dropped = "is a field of ElasticJob 1.x that has no meaning any more; leave it out"
 	const granted = "is granted by the operator, in the host's grants (docs/grants.md), never in the job's own file; a job says what it needs in needs"
@@ -87,8 +86,7 @@ func knownElsewhere() map[string]string {
 	}
 }
 
-// unknown is the message for a field that is not one of the known, and the one
-// that may have been meant, or empty.
+// unknown returns the message for an unknown field, and the known one that was probably meant, or empty.
 func unknown(name string, known []string) (message, meant string) {
 	if reason, ok := knownElsewhere()[strings.ToLower(name)]; ok {
 		return reason, ""
@@ -104,7 +102,7 @@ func unknown(name string, known []string) (message, meant string) {
 
 // nearest is the known name that somebody may have meant, or empty.
 func nearest(name string, known []string) string {
-	if len(name) > 64 { // no name that is known
+	if len(name) > 64 { // nothing that long is known
 		return ""
 	}
 	best, least := "", max(2, len(name)/3)+1

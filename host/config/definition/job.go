@@ -37,14 +37,13 @@ type job struct {
 	nodes map[string]*yaml.Node
 	// bad are the fields with a problem: nothing else is said about them.
 	bad map[string]bool
-	// meant are the fields whose names are misspelt, or whose lines cannot be
-	// read: they are not missed.
+	// meant are fields with misspelt names or unreadable lines: they are not reported as missing.
 	meant map[string]bool
 
 	// under are the defaults of the job's folders, the nearest first; inherited says which values are theirs.
 	under     []*Shared
 	inherited map[string]inheritance
-	// shared: the document has defaults of jobs, and standIns are the fields that it does not state.
+	// shared says that the document is a file of defaults; standIns are the fields that it does not set.
 	shared   bool
 	standIns []string
 
@@ -138,7 +137,7 @@ func (j *job) fields(n *yaml.Node, prefix string, known []string) {
 	}
 }
 
-// looksLikeField is a name that may be shown though it is not known.
+// looksLikeField matches unknown names that are safe to show.
 var looksLikeField = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9_.-]{0,39}$`)
 
 // value returns a field's node, or nil if there is none that can be read.
@@ -519,8 +518,8 @@ func (j *job) request() {
 	}
 }
 
-// overlap has misfire say the same as overlap, whose word for Java hosts it is. Of a file that
-// states both, Validate finds what contradicts, but that misfire is true means queue_one and no other.
+// overlap sets misfire, which is for Java hosts, according to overlap. If a file sets both, Validate finds
+// contradictions, except that misfire true only fits queue_one.
 func (j *job) overlap() {
 	n, overlap := j.value("overlap"), j.guest.Overlap
 	switch {
@@ -777,7 +776,7 @@ func boolean(s string) (value, ok bool) {
 	return false, false
 }
 
-// decimal leaves out what YAML 1.1 would take for an octal number.
+// decimal excludes numbers that YAML 1.1 reads as octal.
 var decimal = regexp.MustCompile(`^[-+]?(0|[1-9][0-9]*)$`)
 
 func (j *job) ranged(field string, lowest, highest int, into *int) {

@@ -13,17 +13,15 @@ import (
 )
 
 const (
-	// maxMended is the largest file in bytes, and maxMends the number of
-	// syntax errors, beyond which a broken file is not looked at any further:
-	// each error is another pass over its document.
+	// maxMended is the largest file in bytes, and maxMends the highest number of syntax errors, for which a
+	// broken file is analysed further: each error is another pass over its document.
 	maxMended = 64 << 10
 	maxMends  = 20
 )
 
-// mended notes the error that ended the decoding, and the others of the file.
-// It returns what can be read of each document after a value that wants quotes
-// has got them, and any other broken line was left out. Nothing of that defines
-// a job; it is there for its own problems.
+// mended notes the error that ended the decoding, and the file's other errors. It returns what can be read of
+// each document after missing quotes are added and other broken lines are removed. The result defines no job;
+// it is only used to find more problems.
 func (p *parser) mended(data []byte, before []*yaml.Node, err error) []*yaml.Node {
 	if len(data) > maxMended || !utf8.Valid(data) || bytes.HasPrefix(data, []byte("\ufeff")) {
 		p.note(syntaxProblem(data, err))
@@ -95,7 +93,7 @@ func (p *parser) mend(lines []string, first int, left *int) []*yaml.Node {
 		found := syntaxProblem(data, err)
 		at := found.Line - 1
 		if from := begins(lines, touched, at); *left == 0 || from < len(lines) {
-			// One that the line before caused, as a rule: what comes after is unknown.
+			// Usually the line before caused this one: the rest is unreliable.
 			if roots, err = yamlnode.Decode([]byte(strings.Join(lines[:from], "\n"))); err != nil {
 				return nil
 			}
@@ -138,8 +136,8 @@ func begins(lines []string, touched []bool, at int) int {
 	return from
 }
 
-// quote gives quotes to the value at a column, from 1, if it wants them, and
-// blanks to a line that a tab indents.
+// quote adds quotes to the value at a column, from 1, if it needs them, and replaces a tab at the beginning of
+// a line by blanks.
 func quote(line string, column int) (string, bool) {
 	line = strings.TrimRight(line, "\r")
 	if column > len(line) {
@@ -161,8 +159,7 @@ func quote(line string, column int) (string, bool) {
 
 var nameOfField = regexp.MustCompile(`^\s*(?:-\s+)?["']?([A-Za-z.]+)["']?\s*:`)
 
-// leaveOut empties a line with those below it that belong to it, and returns
-// the names of their fields.
+// leaveOut empties a line and the lines below that belong to it, and returns the names of their fields.
 func leaveOut(lines []string, touched []bool, at int) (names []string) {
 	depth := indent(lines[at])
 	for i := at; i < len(lines); i++ {

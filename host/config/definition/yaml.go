@@ -43,8 +43,8 @@ func (p *parser) note(one Problem) {
 	p.problems.Add(one)
 }
 
-// documents returns the mappings of a file; if its syntax is broken, of what
-// is left of it, so that the rest is looked at, too.
+// documents returns the mappings of a file. If the syntax is broken it returns what is left, so that the rest
+// is checked, too.
 func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	if len(data) > MaxSize {
 		p.note(Problem{Message: fmt.Sprintf("found %d bytes, expected at most %d", len(data), MaxSize)})
@@ -76,8 +76,7 @@ func (p *parser) documents(data []byte) (roots []*yaml.Node) {
 	return roots
 }
 
-// syntaxProblem gives the parser's error its place, and a hint if the line
-// shows one of the mistakes that people make.
+// syntaxProblem gives the parser's error its place, and a hint if the line has a common mistake.
 func syntaxProblem(data []byte, err error) Problem {
 	at, message := yamlnode.Syntax(err)
 	lines := strings.Split(string(data), "\n")
@@ -136,8 +135,8 @@ func previous(lines []string, at int) int {
 	return at
 }
 
-// firstBroken is the line, from 1, with which the text ceases to be YAML, and
-// remains so. A text that is long gets the line that is offered.
+// firstBroken returns the first line, from 1, up to which the text is not valid YAML. For a long text it
+// returns otherwise.
 func firstBroken(lines []string, otherwise int) int {
 	const most, bytes = 200, 16 << 10
 	size := 0

@@ -23,7 +23,7 @@ type File struct {
 	Problems List
 }
 
-// Problem notes what is wrong with a node. An argument that costs something to make can be a [words.Late].
+// Problem adds a problem about a node. An argument that is expensive to build can be a [words.Late].
 func (f *File) Problem(n *yaml.Node, field, format string, args ...any) {
 	if f.Problems.Full() {
 		f.Problems.Add(Problem{})
@@ -113,7 +113,7 @@ func (f *File) Pairs(n *yaml.Node, field string, each func(key, value *yaml.Node
 	}
 }
 
-// plain refuses what makes a file mean other things than it shows.
+// plain refuses constructs that hide a file's meaning.
 func (f *File) plain(n *yaml.Node, field string) bool {
 	switch {
 	case n.Kind == yaml.AliasNode:
@@ -134,7 +134,7 @@ func Join(field, name string) string {
 	return field + "." + words.Clip(name)
 }
 
-// Each calls do for the elements of a list. Of no list there are none.
+// Each calls do for the elements of a list; a missing list has none.
 func (f *File) Each(n *yaml.Node, field string, do func(*yaml.Node)) {
 	if n == nil {
 		return
@@ -169,7 +169,7 @@ func (f *File) Texts(n *yaml.Node, field string, each func(n *yaml.Node, text st
 	})
 }
 
-// Text takes a text. Of no node there is none, which is no problem.
+// Text returns a text; ok is false without a problem if there is no node.
 func (f *File) Text(n *yaml.Node, field string) (string, bool) {
 	if n == nil {
 		return "", false

@@ -87,7 +87,7 @@ func (l *List) Sorted() error {
 // ReadFile reads a regular file of at most so many bytes. Errors say what is wrong with
 // it, without its name.
 func ReadFile(name string, most int64) ([]byte, fs.FileInfo, error) {
-	// Without O_NONBLOCK a pipe would hold us up.
+	// Without O_NONBLOCK a pipe would block.
 	f, err := os.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, cannot(err)
@@ -124,7 +124,7 @@ func cannot(err error) error {
 	return fmt.Errorf("cannot be read: %w", err)
 }
 
-// quiet is an error without a text, for those who ask what kind it is.
+// quiet is an error without a text that still has its kind for errors.Is.
 type quiet struct{ error }
 
 func (quiet) Error() string   { return "" }

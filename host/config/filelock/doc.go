@@ -1,2 +1,2 @@
-// Package filelock takes files for one process, and replaces them as a whole.
+// Package filelock locks files for one process, and replaces them as a whole.
 package filelock

@@ -8,16 +8,15 @@ import (
 	"path/filepath"
 )
 
-// ErrBusy is what Edit answers the second of two edits at a time.
+// ErrBusy is the error of a second, concurrent Edit.
 var ErrBusy = errors.New("another command edits it, or a file beside it, at the moment; try again")
 
-// Edit replaces a file by what text makes of it, with the mode 0600. The file and its
-// directory are made if they do not exist; of a symbolic link the file that it leads to is
-// replaced, and text gets the path of that one. Where text fails nothing is changed, and
-// Edit returns its error as it is.
+// Edit replaces a file by the result of text, with the mode 0600. It creates the file and its directory if
+// necessary; for a symbolic link it replaces the target, and text gets the target's path. If text fails nothing
+// changes, and Edit returns its error unchanged.
 //
-// Two edits of one directory at a time do not lose each other's changes: the second one
-// fails at once. On a file system without locks they can.
+// Two concurrent edits in one directory do not lose each other's changes: the second fails at once. On a file
+// system without locks they can.
 func Edit(path string, text func(path string) ([]byte, error)) error {
 	if target, err := filepath.EvalSymlinks(path); err == nil {
 		path = target
@@ -46,8 +45,8 @@ func Edit(path string, text func(path string) ([]byte, error)) error {
 	return Replace(path, 0o600, data)
 }
 
-// Replace writes a file beside its place and renames it, so that who reads it meanwhile
-// gets all of the old text or all of the new one. The text is on the disk before.
+// Replace writes a file beside its place and renames it, so that a concurrent reader gets all of the old text
+// or all of the new one. The text is on disk before that.
 func Replace(path string, mode fs.FileMode, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), ".new-*")
 	if err != nil {

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// Take does not exist here.
+// Take is not implemented on this platform.
 func Take(*os.File) (free bool, err error) { return false, errors.ErrUnsupported }

@@ -8,9 +8,8 @@ import (
 	"syscall"
 )
 
-// Take takes the file for this process, until it is closed or the process ends.
-// free is false without an error if another process, or another open file of this
-// one, has it. The error says that it cannot be known: the file system or the
+// Take locks the file for this process, until it is closed or the process ends. free is false without an error
+// if another open file, here or in another process, has the lock. An error means that the file system or the
 // platform has no locks.
 func Take(f *os.File) (free bool, err error) {
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)

@@ -1,3 +1,2 @@
-// Package filewatch notices that files have changed, also behind symbolic links that are
-// turned, as Kubernetes does it with the files of a volume.
+// Package filewatch detects changes of files, also when symbolic links change, as in Kubernetes volumes.
 package filewatch

@@ -14,20 +14,19 @@ import (
 )
 
 const (
-	// debounce is how long the files have to be left alone before they are looked at,
-	// and maxWait how many times that a look is put off at most.
+	// debounce is how long the files must be unchanged before look is called, and maxWait how long that may
+	// delay a call.
 	debounce = 200 * time.Millisecond
 	maxWait  = 10
 	// maxLinks bounds the symbolic links on the way to a file.
 	maxLinks = 40
 )
 
-// Files calls look by the caller's goroutine: once at the beginning, and each time that
-// something has changed at a name that leads to one of the files. names are asked before
-// each look and after it, since what was read may name other files. A name may be that of
-// a directory, of which every entry counts, and of something that is not there yet.
+// Files calls look in the caller's goroutine: once at the beginning, and after each change at a name that leads
+// to one of the files. It calls names before and after each look, since the files may name other files. A name
+// may be a directory, in which every entry counts, or something that does not exist yet.
 //
-// It returns when ctx ends, with nil, or with an error if changes cannot be noticed.
+// It returns nil when ctx ends, or an error if changes cannot be detected.
 func Files(ctx context.Context, names func() []string, look func()) error {
 	w := &watcher{names: names}
 	defer func() {
@@ -37,7 +36,7 @@ func Files(ctx context.Context, names func() []string, look func()) error {
 	}()
 	quiet := time.NewTimer(0) // the first look
 	defer quiet.Stop()
-	var waits time.Time // when the first event came that no look has followed yet
+	var waits time.Time // time of the first event since the last look
 	wake := func() {
 		now := time.Now()
 		if waits.IsZero() {
@@ -66,7 +65,7 @@ func Files(ctx context.Context, names func() []string, look func()) error {
 			wake()
 		case <-quiet.C:
 			waits = time.Time{}
-			// The new watches are there before the look, so that nothing falls in between.
+			// The new watches begin before the look, so that no change is missed.
 			if err := w.begin(); err != nil {
 				return err
 			}
@@ -88,8 +87,8 @@ type watcher struct {
 	ways   map[string]map[string]bool
 }
 
-// begin watches every directory in which a change of a name may lead to other contents,
-// in place of those that it watched before: one may have been replaced.
+// begin watches every directory in which a change of a name may change a file, and drops the earlier watches: a
+// directory may have been replaced.
 func (w *watcher) begin() error {
 	events, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -102,7 +101,7 @@ func (w *watcher) begin() error {
 		if err == nil {
 			watched++
 		}
-		// Who may not list a directory may use what is in it all the same.
+		// A user who may not list a directory may still use its files.
 		if err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
 			_ = events.Close()
 			return fmt.Errorf("the files cannot be watched: %s: %w", dir, err)
@@ -154,8 +153,7 @@ func (w *watcher) all() map[string]map[string]bool {
 	return ways
 }
 
-// follow notes each name on the way to a file, in the directory where it stands. It
-// ends where something is missing.
+// follow notes each name on the path to a file, with its directory. It ends at a missing one.
 func follow(name string, ways map[string]map[string]bool) {
 	name, err := filepath.Abs(name)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// What a directory that is written to may hold, unless its entry says more or less.
+// Default quotas of a writable directory.
 const (
 	DefaultDirBytes = 1 << 30
 	DefaultDirFiles = 10_000
@@ -46,7 +46,7 @@ func (r *reader) parse(name string, data []byte) {
 	r.problems.Take(f.Problems)
 }
 
-// nameOf is what names of keys and secrets look like: {{secret:NAME}} has to end.
+// nameOf matches valid names of keys and secrets: {{secret:NAME}} must be able to end.
 var nameOf = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.-]{0,127}$`)
 
 const goodName = "expected a name of letters, digits, _, . and -"
@@ -144,7 +144,7 @@ func (f *file) names(n *yaml.Node, field, kind string) (names []string) {
 	return names
 }
 
-// checkUses finds names that nothing gives.
+// checkUses finds names that are used but not defined.
 func (r *reader) checkUses() {
 	names := map[string][]string{"key": byName(r.named), "secret": byName(r.given)}
 	for _, u := range r.uses {
@@ -202,8 +202,8 @@ func (f *file) entry(n *yaml.Node) {
 // maxPairs bounds what onlyOnce compares, over all files.
 const maxPairs = 200_000
 
-// onlyOnce finds what another entry for the very same pattern gives as well, where only one can
-// count. What patterns have in common otherwise is not known here; the first counts.
+// onlyOnce finds what another entry for exactly the same pattern sets as well, where only one can apply. It
+// does not compare overlapping patterns; there the first applies.
 func (f *file) onlyOnce(n *yaml.Node, e *entry) {
 	if len(e.digests)+len(e.signers) > 0 {
 		return
@@ -243,7 +243,7 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 		f.Problem(name, "secrets", "found %s, "+goodName, yamlnode.Describe(name))
 		return
 	}
-	if n.Kind == yaml.ScalarNode { // what it is must not be shown
+	if n.Kind == yaml.ScalarNode { // the value may be secret
 		f.Problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
 		return
 	}
@@ -281,8 +281,7 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 	g.Secrets[name.Value] = s
 }
 
-// there notes a file that is not there now: a warning, for it may come, and these
-// may be another machine's grants.
+// there warns of a missing file: only a warning, because the file may be created later, or on another machine.
 func (f *file) there(n *yaml.Node, name, what string) {
 	if name == "" {
 		return
@@ -292,15 +291,15 @@ func (f *file) there(n *yaml.Node, name, what string) {
 	}
 }
 
-// public warns of a host to which nothing can connect: it is an address that is not public, or
-// this machine's own name, and nothing says that it may be.
+// public warns of an unreachable host: its address is not public, or its name is this machine's, and the entry
+// does not allow that.
 func (f *file) public(n *yaml.Node, what, host string, private bool) {
 	a, err := netip.ParseAddr(host)
 	if host == "localhost" {
 		a, err = netip.AddrFrom4([4]byte{127, 0, 0, 1}), nil
 	}
 	if err != nil {
-		return // a name, which may have any address by then
+		return // a name, which may resolve to any address by then
 	}
 	if err := address.Check(a, private); err != nil {
 		f.warn(n, "%s is refused when it is used: %v", what, err)
@@ -383,8 +382,8 @@ func (f *file) http(g *Grant, n *yaml.Node) {
 	g.HTTP = append(g.HTTP, h)
 }
 
-// knownMethods are those that requests can have, but for CONNECT, which makes of a request
-// something else: of RFC 9110, PATCH, QUERY, WebDAV with its extensions, and that of caches.
+// knownMethods are the valid methods of requests, without CONNECT, which changes what a request is: those of
+// RFC 9110, PATCH, QUERY, WebDAV with its extensions, and that of caches.
 var knownMethods = [...]string{"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "QUERY",
 	"PROPFIND", "PROPPATCH", "MKCOL", "COPY", "MOVE", "LOCK", "UNLOCK", "REPORT", "SEARCH", "MKCALENDAR", "ACL", "LINK", "UNLINK", "PURGE"}
 
@@ -525,8 +524,8 @@ func parseURL(text string) (HTTP, error) {
 	return h, nil
 }
 
-// grantOf reads the parts of a URL. expected says what another one should have in the place of
-// something; empty if all is well.
+// grantOf reads the parts of a URL. expected says what a valid one would have in place of a wrong part; empty
+// if all is well.
 func grantOf(u *url.URL) (h HTTP, expected string) {
 	switch {
 	case u.Scheme != "http" && u.Scheme != "https":

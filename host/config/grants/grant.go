@@ -1,5 +1,5 @@
-// Package grants says what jobs may do outside of their sandbox: the operator's
-// files of grants, read, checked and matched with a job. It opens nothing else.
+// Package grants says what jobs may do outside their sandbox: it reads and checks the operator's files of
+// grants, and matches them with jobs. It opens no other files.
 package grants
 
 import (
@@ -11,8 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// Grant is what one job may do: all entries of the files that match it, together. The
-// zero value is nothing. It is not changed after it was made.
+// Grant is what one job may do: all entries that match it, merged. The zero value grants nothing. It is
+// immutable.
 type Grant struct {
 	HTTP []HTTP
 	Net  []Net
@@ -27,14 +27,14 @@ type Grant struct {
 	Config []byte
 	Quotas Quotas
 
-	// job is whose grant it is, sources are the files that say so; for messages, as is
-	// withheld: the entries whose conditions the job's module does not fulfil.
+	// job is the job, and sources the files of grants; for messages, like withheld: the entries whose
+	// conditions the job's module does not meet.
 	job      string
 	sources  []string
 	withheld []withheld
 }
 
-// withheld is an entry that is for other modules of the same job.
+// withheld is an entry that applies only to other modules of the same job.
 type withheld struct {
 	place, reason string
 	grant         *Grant
@@ -42,21 +42,19 @@ type withheld struct {
 
 // HTTP is an address to which a job may send requests.
 type HTTP struct {
-	// Scheme is http or https. Host is exact and in lower case, or begins with "*.",
-	// which stands for one label or more. Port is never 0. Path is a prefix that ends
-	// at a slash or at the end of the path; it begins with a slash.
+	// Scheme is http or https. Host is exact and in lower case, or begins with "*.", which stands for one or
+	// more labels. Port is never 0. Path is a prefix that begins with a slash and matches whole segments.
 	Scheme, Host string
 	Port         uint16
 	Path         string
 	// Methods are in upper case; empty: GET and HEAD.
 	Methods []string
-	// Private lets the host have an address that is not public: loopback, private,
-	// link-local and so on.
+	// Private allows addresses of the host that are not public: loopback, private, link-local and so on.
 	Private bool
-	// Secrets are the names that may stand in headers of requests to it.
+	// Secrets are the names that may be used in headers of its requests.
 	Secrets []string
-	// CA, Cert and Key are the paths of PEM files: who may have signed the server's
-	// certificate, instead of the system's authorities, and the client's own.
+	// CA, Cert and Key are the paths of PEM files: the accepted authorities for the server's certificate,
+	// instead of the system's, and the client's own certificate.
 	CA, Cert, Key string
 
 	place string // FILE:LINE
@@ -64,7 +62,7 @@ type HTTP struct {
 
 // Net is an address to which a job may connect.
 type Net struct {
-	// Scheme is tcp, or tls, which the host speaks for the guest.
+	// Scheme is tcp, or tls, which the host terminates for the guest.
 	Scheme, Host  string // Host as in HTTP, without "*."
 	Port          uint16
 	Private       bool
@@ -77,15 +75,13 @@ type Net struct {
 type Dir struct {
 	Host, Guest string // absolute, clean paths
 	Write       bool
-	// Bytes and Files bound what a directory that is written to may hold in all, of
-	// all that write there.
+	// Bytes and Files bound the total content of a writable directory, over all its writers.
 	Bytes, Files int64
 
 	place string // FILE:LINE; empty for --mount
 }
 
-// Secret is where a secret comes from: one of File and Env is set. It is read again for
-// each fire.
+// Secret says where a secret comes from: either File or Env is set. It is read again for each fire.
 type Secret struct {
 	File, Env string
 	// Readable lets the guest read it, besides using it in headers.
@@ -132,12 +128,12 @@ func (g *Grant) Modules() []string {
 	return list
 }
 
-// Nothing reports whether the grant lets a job do nothing that a host has to carry out.
+// Nothing reports whether the grant allows nothing that a host has to carry out.
 func (g *Grant) Nothing() bool {
 	return len(g.Modules()) == 0 && !slices.ContainsFunc(g.Dirs, func(d Dir) bool { return d.Write })
 }
 
-// Key is a text that another grant has only if it lets a job do the same.
+// Key returns a text that two grants share only if they allow the same.
 func (g *Grant) Key() string {
 	b, _ := json.Marshal(g) // all of it is text and numbers, so there is no error
 	return string(b)

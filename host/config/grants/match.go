@@ -20,7 +20,7 @@ var (
 	errPort     = errors.New("no port")
 )
 
-// errHost is what is expected of a host that cannot be used.
+// errHost returns the expectation for a host that is invalid.
 func errHost(err error) error { return cmp.Or(err, errBadHost) }
 
 // cleanHost is the form in which hosts are compared: lower case, no dot at the end,
@@ -79,7 +79,7 @@ func portOf(text string, otherwise uint16) (uint16, error) {
 	return uint16(n), nil
 }
 
-// hostCovers reports whether the host of a grant stands for a host.
+// hostCovers reports whether a granted host covers a host.
 func hostCovers(granted, host string) bool {
 	if rest, wild := strings.CutPrefix(granted, "*."); wild {
 		return strings.HasSuffix(host, "."+rest) && host != "."+rest
@@ -87,9 +87,8 @@ func hostCovers(granted, host string) bool {
 	return granted == host
 }
 
-// climbs reports whether a server might take an escaped path for one outside of where it
-// begins: by .. as a segment, however it is encoded, also twice, and whatever is
-// taken for a separator.
+// climbs reports whether a server might interpret an escaped path as leading outside its prefix: by ".." as a
+// segment, however often it is encoded, with any separator.
 func climbs(escaped string) bool {
 	for range 3 {
 		for segment := range strings.FieldsFuncSeq(escaped, func(r rune) bool { return r == '/' || r == '\\' }) {
@@ -100,7 +99,7 @@ func climbs(escaped string) bool {
 		}
 		plain, err := url.PathUnescape(escaped)
 		if err != nil {
-			// What it does not understand, a server may: 100%25 is 100%.
+			// A server may accept what this does not decode: 100%25 is 100%.
 			return strings.Contains(strings.ToLower(escaped), "%2e")
 		}
 		if plain == escaped {
@@ -133,8 +132,8 @@ func pathCovers(granted, escaped string) bool {
 	return true
 }
 
-// segments are those of a path that begins with a slash. A segment with an encoded slash
-// is kept as it is, so that it is like no other.
+// segments splits a path that begins with a slash. A segment with an encoded slash stays as it is, so that it
+// matches no other.
 func segments(escaped string) []string {
 	list := strings.Split(strings.TrimPrefix(escaped, "/"), "/")
 	for i, s := range list {
@@ -168,9 +167,9 @@ func (h *HTTP) String() string { return origin(h.Scheme, h.Host, h.Port) + h.Pat
 
 func (n *Net) String() string { return origin(n.Scheme, n.Host, n.Port) }
 
-// AllowHTTP returns the first grant that lets the job send the request; the address that
-// the host's name leads to is checked when it is dialled. The method is compared as it is sent:
-// names of methods are case-sensitive. The error says what is missing, for the job's author.
+// AllowHTTP returns the first grant that lets the job send the request; the address that the host's name leads
+// to is checked when it is dialled. The method is compared as it is sent: names of methods are case-sensitive.
+// The error says for the job's author what is missing.
 func (g *Grant) AllowHTTP(method string, u *url.URL) (*HTTP, error) {
 	if u.Opaque != "" || u.Host == "" || (u.Scheme != "http" && u.Scheme != "https") {
 		return nil, fmt.Errorf("http: expected a URL that begins with http:// or https:// and a host")
@@ -202,7 +201,7 @@ func (g *Grant) http(want *HTTP) *HTTP {
 	return nil
 }
 
-// nearness says how much of what is wanted a grant has.
+// nearness says how much a grant has in common with a request.
 type nearness int
 
 const (
@@ -214,7 +213,7 @@ const (
 	covered
 )
 
-// near compares with a request or a need; of a need that names no methods, any will do.
+// near compares with a request or a need; a need without methods matches any.
 func (h *HTTP) near(want *HTTP) nearness {
 	switch {
 	case !hostCovers(h.Host, want.Host):
@@ -231,7 +230,7 @@ func (h *HTTP) near(want *HTTP) nearness {
 	return covered
 }
 
-// refuseHTTP says what is granted that comes near.
+// refuseHTTP returns the error for a request that is not granted, with the nearest granted one.
 func (g *Grant) refuseHTTP(want *HTTP) error {
 	var best *HTTP
 	how := nearness(-1)
@@ -277,8 +276,7 @@ func (g *Grant) refuseHTTP(want *HTTP) error {
 	return fmt.Errorf("http: %s is not granted to job %q: %s", what, g.job, cmp.Or(has, g.nothing("http")))
 }
 
-// nearestHost is the one that may have been meant: a typing error, or another host of
-// the same domain.
+// nearestHost returns the host that was probably meant: a typing error, or another host of the same domain.
 func nearestHost(host string, hosts []string) string {
 	if near := words.Nearest(host, hosts); near != "" {
 		return near

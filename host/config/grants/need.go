@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Need is what a job's definition says that it needs.
+// Need is a need that a job's definition declares.
 type Need struct {
 	kind string // http, net, dir, kv, secret, env, config
 	http HTTP   // Methods: none is any
@@ -143,8 +143,7 @@ func (n *Need) readDir(rest []string) error {
 	return nil
 }
 
-// Wants says in words what importing from a module asks for, as a need does; empty if that
-// needs no grant.
+// Wants describes in words what importing from a module requires, as a need does; empty if it needs no grant.
 func Wants(module string) string {
 	switch module {
 	case abi.ModuleIO:
@@ -163,7 +162,7 @@ func Wants(module string) string {
 
 // Want is one thing that a job wants.
 type Want struct {
-	// What is a need, or what an import module asks for, in words.
+	// What is a need, or what an import module requires, in words.
 	What string `json:"what"`
 	// Missing says why it is not granted; empty if it is.
 	Missing string `json:"missing,omitempty"`
@@ -175,21 +174,20 @@ type Wanted struct {
 	Wants []Want `json:"wants"`
 }
 
-// isModule reports whether a text that is wanted names an import module, and is no need.
-// AssemblyScript imports from env.
+// isModule reports whether a wanted text is an import module, not a need. AssemblyScript imports from env.
 func isModule(s string) bool {
 	return s == "env" || s == abi.ModuleWASI || (strings.HasPrefix(s, abi.Module) && !strings.Contains(s, " "))
 }
 
-// Compare says of each thing that is wanted whether it is granted: import modules, such
-// as job_v1_http, and needs in the form of [ParseNeed]. A need that cannot be read is
-// missing. What every job has, such as the import module job_v1, is left out.
+// Compare says for each wanted thing whether it is granted: import modules, such as job_v1_http, and needs in
+// the form of [ParseNeed]. An unreadable need is missing. Things that every job has, such as the import module
+// job_v1, are left out.
 func Compare(wanted []string, g *Grant) []Want {
 	var list []Want
 	others := slices.ContainsFunc(wanted, func(w string) bool { return w != abi.ModuleIO && isModule(w) && Wants(w) != "" })
 	for _, w := range wanted {
 		if isModule(w) {
-			// ModuleIO comes with any other capability, which is named itself.
+			// ModuleIO comes with any other capability, which is listed.
 			if kind := Wants(w); kind != "" && (w != abi.ModuleIO || !others) {
 				list = append(list, Want{kind + " (the module imports " + w + ")", g.missingModule(w, kind)})
 			}
@@ -220,8 +218,7 @@ func (g *Grant) missingModule(module, kind string) string {
 	return g.nothing(kind)
 }
 
-// Difference is what is missing of what is wanted, as [Compare] says it, a line for each; none
-// if all is granted.
+// Difference lists what is wanted and not granted, a line each, as [Compare] words it.
 func Difference(wanted []string, g *Grant) []string {
 	var missing []string
 	for _, w := range Compare(wanted, g) {
@@ -259,7 +256,7 @@ func (n *Need) missing(g *Grant) string {
 	return ""
 }
 
-// unless says that there is nothing of a kind, and which of the names may have been meant.
+// unless returns the message that nothing of a kind is granted, with a suggestion.
 func (g *Grant) unless(there bool, what string, names []string) string {
 	if there {
 		return ""
@@ -279,14 +276,14 @@ func (n *Need) missingDir(g *Grant) string {
 	return ""
 }
 
-// after leaves out what a refusal repeats of the need.
+// after removes from a refusal what repeats the need.
 func after(refusal error) string {
 	_, reason, _ := strings.Cut(refusal.Error(), "granted to job ")
 	_, reason, _ = strings.Cut(reason, "\": ")
 	return reason
 }
 
-// withheld says which entry would have what is missing, were it not for its condition.
+// withheld says which entry would grant the need if its condition were met.
 func (n *Need) withheld(g *Grant, reason string) string {
 	for _, w := range g.withheld {
 		if n.missing(w.grant) == "" {
@@ -296,7 +293,7 @@ func (n *Need) withheld(g *Grant, reason string) string {
 	return reason
 }
 
-// Words are what the grant gives, in a few words each.
+// Words describes what the grant allows, in a few words each.
 func (g *Grant) Words() []string {
 	var list []string
 	for _, l := range g.lines() {

@@ -28,9 +28,9 @@ type Error struct {
 	files []string // that were read, or would have been
 }
 
-// Read reads the grants of a file, or of all *.yaml and *.yml of a directory in the
-// order of their names, as if they were one. It is all or nothing: the error, an
-// [*Error], has the first problems of all files, and how many others there are.
+// Read reads the grants of a file, or of all *.yaml and *.yml files of a directory in the order of their names,
+// as one. It is all or nothing: the error, an [*Error], has the first problems of all files, and the number of
+// the others.
 func Read(path string) (*Set, error) {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -57,8 +57,8 @@ func Read(path string) (*Set, error) {
 	return r.set()
 }
 
-// filesOf are the files of grants in a directory. What editors and volumes write
-// beside them is left out, as in the plugins directory.
+// filesOf lists the files of grants in a directory, without files of editors and volumes, as in the plugins
+// directory.
 func filesOf(dir string) ([]string, error) {
 	list, err := os.ReadDir(dir) // by name
 	if err != nil {
@@ -109,12 +109,12 @@ type reader struct {
 	noted    map[string]bool // by the name in out.files
 	problems fields.List
 
-	// named are the keys and given the secrets of all files; uses are where the names are
-	// used, which is checked at the end.
+	// named has the keys, and given the secrets, of all files; uses are the places that use such a name,
+	// checked at the end.
 	named map[string]string // place by name
 	given map[string]bool
 	uses  []use
-	// gives says which place gives something to all jobs of a pattern.
+	// gives has the place that sets a thing for all jobs of a pattern.
 	gives map[string]string
 	pairs int // of patterns and things in gives
 }

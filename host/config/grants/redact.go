@@ -11,16 +11,16 @@ import (
 )
 
 const (
-	// minRedacted is the shortest secret that is looked for in texts, in bytes. Shorter
-	// ones are part of too much that is none.
+	// minRedacted is the shortest secret that is redacted, in bytes. Shorter ones would match too much ordinary
+	// text.
 	minRedacted = 6
-	// minPart is the shortest part of a secret that is looked for, minLongPart that of a
-	// secret of several lines, or of more than longSecret bytes.
+	// minPart is the shortest part of a secret that is redacted; minLongPart applies to a secret of several
+	// lines, or of more than longSecret bytes.
 	minPart, minLongPart = 8, 16
 	longSecret           = 1 << 10
-	// gram is how many bytes a place in the index is found by.
+	// gram is the length in bytes of an index key.
 	gram = minRedacted
-	// mostPlaces bounds how many places the index has for the same bytes.
+	// mostPlaces bounds the places in the index for the same key.
 	mostPlaces = 16
 )
 
@@ -31,9 +31,9 @@ type Named struct{ Name, Value string }
 // and nil redacts nothing.
 type Redactor struct {
 	forms []form
-	known map[string]int // least by text, while it is made
+	known map[string]int // shortest part by text, during construction
 	index map[uint64][]place
-	// maybe has a bit for each key of index, by its hash: most of a text is not in it.
+	// maybe has a bit for each hashed key of index, to skip most of a text.
 	maybe [64]uint64
 }
 
@@ -46,8 +46,8 @@ type form struct {
 // place is an offset in a form.
 type place struct{ form, offset int32 }
 
-// NewRedactor makes one for the values of secrets. Values of less than 6 bytes are not looked
-// for. Nil if there are no others.
+// NewRedactor returns a redactor for the values of secrets. It ignores values of less than 6 bytes, and returns
+// nil if there are no others.
 func NewRedactor(values ...Named) *Redactor {
 	r := &Redactor{index: map[uint64][]place{}, known: map[string]int{}}
 	for _, v := range values {
@@ -94,8 +94,8 @@ func (r *Redactor) addSecret(name, value string) {
 	}
 }
 
-// partsOfURL are what is secret of a URL: the password, and what follows the host. Nil if the
-// value is none. Its scheme and its host are in many texts that give nothing away.
+// partsOfURL returns the secret parts of a URL: the password, and what follows the host. It returns nil if the
+// value is no URL. Scheme and host are not secret.
 func partsOfURL(value string) []string {
 	u, err := url.Parse(value)
 	if err != nil || u.Host == "" {
@@ -114,8 +114,7 @@ func partsOfURL(value string) []string {
 	return parts
 }
 
-// decoded is the text that a value has in base64, with "Basic " before it or not; empty if it
-// has none.
+// decoded decodes a base64 value, with or without "Basic " before it; empty if it is none.
 func decoded(value string) string {
 	value = strings.TrimRight(strings.TrimPrefix(value, "Basic "), "=")
 	for _, e := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -127,7 +126,7 @@ func decoded(value string) string {
 	return ""
 }
 
-// addEncoded adds a text as it is, and as it is in a URL, in JSON, and quoted by Go.
+// addEncoded adds a text unchanged, and as it appears in a URL, in JSON, and quoted by Go.
 func (r *Redactor) addEncoded(name, text string, least int) {
 	if len(text) < minRedacted {
 		return
@@ -162,7 +161,7 @@ func (r *Redactor) addBase64(name, text string, least int) {
 	}
 }
 
-// add adds a form. Of one that is shorter than least, the whole is looked for.
+// add adds a form. If it is shorter than least it must match as a whole.
 func (r *Redactor) add(name, text string, least int) {
 	least = min(least, len(text))
 	if known, ok := r.known[text]; ok && known <= least {
@@ -171,7 +170,7 @@ func (r *Redactor) add(name, text string, least int) {
 	r.known[text] = least
 	f := int32(len(r.forms))
 	r.forms = append(r.forms, form{text, name, least})
-	// Any part of least bytes has one of these places in it, whole.
+	// Any part of least bytes contains one of these grams.
 	for o := 0; o+gram <= len(text); o += least - gram + 1 {
 		key := uint64(0)
 		for _, c := range []byte(text[o : o+gram]) {
@@ -185,8 +184,8 @@ func (r *Redactor) add(name, text string, least int) {
 	}
 }
 
-// within is what a text always becomes in the base64 of a longer one, if so many bytes, of each
-// three, come before it.
+// within returns the part of the base64 of a longer text that does not depend on the rest, if before bytes
+// (modulo three) precede the text.
 func within(e *base64.Encoding, text string, before int) string {
 	all := e.EncodeToString(append(make([]byte, before), text...))
 	first := []int{0, 2, 3}[before] // those with bits of what comes before
@@ -206,9 +205,9 @@ func lower(c byte) byte {
 // hashOf is below 4096.
 func hashOf(key uint64) uint64 { return key * 0x9E3779B97F4A7C15 >> 52 }
 
-// Redact returns the text with [secret NAME] in the place of each secret, in letters of any
-// case, and of each part of at least 8 bytes of one (16 of a long one, or of one of several
-// lines); also where it is encoded: as base64 (alone or as a part of more), in a URL, or in JSON.
+// Redact returns the text with [secret NAME] in place of each secret, ignoring case, and of each part of at
+// least 8 bytes (16 for a long secret, or one of several lines); also where it is encoded: as base64 (alone or
+// inside more), in a URL, or in JSON.
 func (r *Redactor) Redact(text string) string {
 	if r == nil || len(text) < gram {
 		return text
@@ -235,8 +234,8 @@ func (r *Redactor) Redact(text string) string {
 	return out.String()
 }
 
-// longest finds the longest part of a form in the text, not before done, that has one of the
-// places at from. The whole of a form goes before a part of another. end is 0 if there is none.
+// longest finds the longest part of a form in the text, not before done, that contains one of the places at
+// from. A whole form takes precedence over a part of another. end is 0 if there is none.
 func (r *Redactor) longest(text string, places []place, done, from int) (found form, begin, end int) {
 	for _, p := range places {
 		f := r.forms[p.form]

@@ -10,8 +10,8 @@ import (
 // MaxSecret is the longest secret in bytes.
 const MaxSecret = 64 << 10
 
-// Resolve reads a secret, without the line break at the end of its file. The error
-// shows neither it nor the file's name, for a guest may read it.
+// Resolve reads a secret, without the line break at the end of its file. The error contains neither the secret
+// nor the file's name, because a guest may read it.
 func Resolve(s Secret) (string, error) {
 	if s.Env != "" {
 		value := os.Getenv(s.Env)

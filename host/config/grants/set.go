@@ -13,8 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Set is what the operator's files grant to all jobs. It is not changed after it was
-// made, and the nil Set grants nothing.
+// Set is what the operator's files grant to all jobs. It is immutable, and the nil Set grants nothing.
 type Set struct {
 	entries []entry
 	trust   []trust
@@ -29,7 +28,7 @@ type Set struct {
 	sources []string
 }
 
-// warning is about what an entry gives, and cannot be used as it is.
+// warning is about something granted that cannot be used as it is.
 type warning struct {
 	jobs []string // the entry's patterns
 	text string
@@ -60,7 +59,7 @@ func (t *trust) what() string {
 	return text
 }
 
-// Module is what conditions of grants ask of a module.
+// Module is what conditions of grants compare.
 type Module struct {
 	// Digest is the SHA-256 of its bytes in lower-case hex, Signer the name of the
 	// key that signed it; empty if none did.
@@ -71,8 +70,7 @@ func matchesAny(patterns []string, job string) bool {
 	return slices.ContainsFunc(patterns, func(p string) bool { return ceiling.Matches(p, job) })
 }
 
-// unmet says which condition of the entry the module does not fulfil; empty if it
-// fulfils all.
+// unmet returns which condition of the entry the module does not meet; empty if it meets all.
 func (e *entry) unmet(m Module) string {
 	switch {
 	case len(e.digests) > 0 && !slices.Contains(e.digests, m.Digest):
@@ -83,10 +81,9 @@ func (e *entry) unmet(m Module) string {
 	return ""
 }
 
-// For returns what a job with this module may do; never nil. The entries whose
-// pattern matches the job and whose conditions the module fulfils are taken together:
-// lists in their order, of two entries that give the same secret, variable,
-// directory of the guest or configuration the first, of quotas the largest.
+// For returns what a job with this module may do; never nil. It merges the entries that match the job and whose
+// conditions the module meets: lists in their order; if two set the same secret, variable, guest directory or
+// configuration, the first wins; for quotas the largest wins.
 func (s *Set) For(job string, m Module) *Grant {
 	g := &Grant{job: job}
 	if s == nil {
@@ -107,7 +104,7 @@ func (s *Set) For(job string, m Module) *Grant {
 	return g
 }
 
-// add takes over what an entry gives.
+// add merges an entry.
 func (g *Grant) add(e *Grant) {
 	g.HTTP = append(g.HTTP, e.HTTP...)
 	g.Net = append(g.Net, e.Net...)
@@ -143,9 +140,8 @@ func merged[V any](first, second map[string]V) map[string]V {
 	return all
 }
 
-// TrustFor returns the keys of which one must have signed the job's module; nil if no
-// signature is demanded. The first entry of trust whose pattern matches the job
-// decides.
+// TrustFor returns the keys one of which must have signed the job's module; nil if no signature is required.
+// The first entry of trust that matches the job decides.
 func (s *Set) TrustFor(job string) []signature.Key {
 	if t := s.trustOf(job); t != nil {
 		return s.named(t.keys)
@@ -153,8 +149,7 @@ func (s *Set) TrustFor(job string) []signature.Key {
 	return nil
 }
 
-// InProcess reports whether a job may run in the host's own process because of the key
-// that signed its module.
+// InProcess reports whether the key that signed a job's module allows it to run in the host's own process.
 func (s *Set) InProcess(job, signer string) bool {
 	t := s.trustOf(job)
 	return t != nil && t.inProcess && slices.Contains(t.keys, signer)
@@ -190,10 +185,10 @@ func (s *Set) Keys() []signature.Key {
 	return slices.Clone(s.keys)
 }
 
-// Signer returns the name of the key that signed the module, of which all bytes are
-// given, for [Module] and for the record of a run. sig is the signature that lies beside it; nil if none does. The error says
-// why the job may not run the module: its entry of trust demands a signature by
-// another key. Where no signature is demanded, one that cannot be checked is as none.
+// Signer returns the name of the key that signed the module, for [Module] and for the record of a run. module
+// are all its bytes, sig is the signature file beside it, nil if there is none. The error says why the job may
+// not run the module: its entry of trust requires a signature by another key. If no signature is required, an
+// unverifiable one counts as none.
 func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) {
 	t := s.trustOf(job)
 	if t == nil {
@@ -213,8 +208,8 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 	return signer, nil
 }
 
-// Warnings say what may not be what was meant: entries for which there is no job among
-// jobs, the first [words.MostProblems] of them, and those of [Set.WarningsFor].
+// Warnings lists what may not be intended: the first [words.MostProblems] entries that match none of jobs, and
+// the warnings of [Set.WarningsFor].
 func (s *Set) Warnings(jobs []string) []string {
 	if s == nil {
 		return nil
@@ -239,9 +234,8 @@ func (s *Set) Warnings(jobs []string) []string {
 	return append(unmatched.Kept(), s.WarningsFor("")...)
 }
 
-// WarningsFor say what is granted and cannot be used as it is: files that were not there when
-// the grants were read, and addresses that are not public. They are about all jobs, or about
-// one if it is named.
+// WarningsFor lists what is granted and cannot be used as it is: files that were missing when the grants were
+// read, and addresses that are not public. It covers all jobs, or one if it is named.
 func (s *Set) WarningsFor(job string) []string {
 	if s == nil {
 		return nil
@@ -274,9 +268,8 @@ func (s *Set) Same(o *Set) bool {
 	return s.sum == o.sum
 }
 
-// First returns a set that gives every job what is in extra, before what s gives: the short
-// forms of a command line. place is what messages have for the file, such as
-// "the command line".
+// First returns a set that grants every job extra, before the grants of s: for flags of a command line. place
+// is what messages show instead of a file, such as "the command line".
 func (s *Set) First(place string, extra Grant) *Set {
 	n := &Set{sources: []string{place}}
 	if s != nil {
@@ -304,14 +297,13 @@ type Line struct {
 	If string `json:"if,omitempty"`
 	// Kind is http, net, dir, kv, secret, env, config, quota or trust.
 	Kind string `json:"kind"`
-	// What is granted, and with which particulars. No secret is in it.
+	// What is granted, with its details and without secrets.
 	What   string `json:"what"`
 	Detail string `json:"detail,omitempty"`
 }
 
-// Explain lists who may do what, in the order of the files: all entries, or those that
-// match the job if one is named. With a module, entries whose conditions it does not
-// fulfil are left out.
+// Explain lists what is granted to whom, in the order of the files: all entries, or those that match the job if
+// one is named. With a module it skips entries whose conditions the module does not meet.
 func (s *Set) Explain(job string, m *Module) []Line {
 	if s == nil {
 		return nil
@@ -354,8 +346,7 @@ func (e *entry) condition() string {
 	return strings.Join(all, ", ")
 }
 
-// base is the file's name in messages to guests, who need not know the rest of its
-// path.
+// base is the file's name in messages to guests, without its directory.
 func base(file string) string { return filepath.Base(file) }
 
 // byName sorts the entries of a map.

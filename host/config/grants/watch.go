@@ -14,18 +14,16 @@ import (
 type Update struct {
 	// Set is what is in force now; never nil.
 	Set *Set
-	// Err is why the files as they are now are not taken, so that Set stays as it was;
-	// nil if they are.
+	// Err is why the changed files are invalid, so that Set stays as it was; nil if they are valid.
 	Err error
 }
 
-// Watch reads the grants at path again whenever their files change: those of grants,
-// and those that they name for keys and configuration. It follows symbolic links that are turned,
-// as Kubernetes does it. first is the set that was read before. Each time that there is another
-// set, or another reason why the files cannot be taken, changed is called, by the caller's
-// goroutine. What is missing or broken leaves the set before in force.
+// Watch reads the grants at path again whenever their files change: the files of grants, and those that they
+// name for keys and configuration. It follows changed symbolic links, as in Kubernetes. first is the set that
+// was read before. It calls changed, in the caller's goroutine, for each new set, or new reason why the files
+// are invalid. While a file is missing or broken the previous set stays in force.
 //
-// Watch returns when ctx ends, with nil, or with an error if changes cannot be noticed.
+// Watch returns nil when ctx ends, or an error if changes cannot be detected.
 func Watch(ctx context.Context, path string, first *Set, changed func(Update)) error {
 	w := &watcher{path: path, set: first}
 	return filewatch.Files(ctx, w.names, func() {
@@ -48,12 +46,12 @@ func (w *watcher) names() []string {
 	list, _ := filesOf(w.path) // none if it is a file; links in it may lead elsewhere
 	names = append(append(names, list...), w.set.Files()...)
 	if broken := (*Error)(nil); errors.As(w.err, &broken) {
-		names = append(names, broken.files...) // a missing key may be what is wrong
+		names = append(names, broken.files...) // a missing key may be the problem
 	}
 	return names
 }
 
-// look reads the files, and reports whether that is news.
+// look reads the files, and reports whether the result is new.
 func (w *watcher) look() bool {
 	set, err := Read(w.path)
 	if err != nil {

@@ -18,8 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
-// cronJob is a CronJob of Kubernetes (batch/v1, v1beta1), as far as there is something like it
-// here.
+// cronJob is a CronJob of Kubernetes (batch/v1, v1beta1), as far as it can be converted.
 type cronJob struct {
 	Kind     string      `yaml:"kind"`
 	Items    []yaml.Node `yaml:"items"` // each is read when it is its turn
@@ -77,8 +76,8 @@ const (
 // deepestList is how many lists may be in each other: what kubectl prints is one.
 const deepestList = 10
 
-// CronJobs reads manifests of Kubernetes: documents of YAML, or the list that kubectl get
-// prints. Objects of other kinds are noted. The error is that of a text that is no manifest.
+// CronJobs reads Kubernetes manifests: YAML documents, or the list that kubectl get prints. It notes objects of
+// other kinds. The error says that the text is no manifest.
 func CronJobs(text []byte) (*Imported, error) {
 	if err := fits(text); err != nil {
 		return nil, err
@@ -135,7 +134,8 @@ func CronJobs(text []byte) (*Imported, error) {
 	return i.end(), nil
 }
 
-// entries is how many nodes a text of YAML may have, about: a node needs a line, a comma, or the mark of an entry or of a collection.
+// entries estimates how many nodes a YAML text may have: a node needs a line, a comma, or the mark of an entry
+// or of a collection.
 func entries(text []byte) (n int) {
 	for k, c := range text {
 		switch c {

@@ -88,8 +88,8 @@ func words60(s string) string {
 	return s
 }
 
-// startsSchedule reports whether a line begins with a field of a schedule, so that an = in its
-// command makes no variable of it.
+// startsSchedule reports whether a line begins with a field of a schedule, so that an = in its command does not
+// make it a variable.
 func startsSchedule(line string) bool {
 	return strings.ContainsRune("@*0123456789", rune(line[0]))
 }

@@ -22,9 +22,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// File is the base name of the job's files, without an ending: the job's name. Of a name
-// that has more than the path of a Go package may have, what it may have is kept, and a
-// part of a checksum keeps names apart.
+// File is the base name of the job's files, without an extension: the job's name. Characters that are invalid
+// in the path of a Go package are removed, and a part of a checksum then keeps names apart.
 func (j Job) File() string {
 	kept := strings.Map(func(r rune) rune {
 		if (r >= 'a' && r <= 'z') || (r >= 'A' && r <= 'Z') || (r >= '0' && r <= '9') || strings.ContainsRune("._-", r) {
@@ -32,7 +31,7 @@ func (j Job) File() string {
 		}
 		return '_'
 	}, j.Name)
-	short := strings.TrimLeft(kept, "._-") // go build ./... leaves out what begins so
+	short := strings.TrimLeft(kept, "._-") // go build ./... ignores such folders
 	if short == j.Name {
 		return j.Name
 	}
@@ -46,10 +45,9 @@ type field struct {
 	value *yaml.Node
 }
 
-// Definition is the job's definition file, with the notes as comments. The
-// text is checked as a host checks a file: a field that a definition may not
-// have in this form is left out, with a note. The second result is all notes.
-// The error is about a job that no definition can describe.
+// Definition is the job's definition file, with the notes as comments. The text is checked as a host checks a
+// file: an invalid field is left out, with a note. The second result is all notes. The error says that no
+// definition can describe the job.
 func (j Job) Definition() ([]byte, []string, error) {
 	fields, notes := j.fields(), slices.Clone(j.Notes)
 	for {
@@ -84,7 +82,7 @@ func (j Job) Definition() ([]byte, []string, error) {
 	}
 }
 
-// fields are those that differ from what a definition takes for granted.
+// fields are the settings that differ from the defaults of a definition.
 func (j Job) fields() []field {
 	var list fieldList
 	c := j.Configuration
@@ -136,7 +134,7 @@ func (j Job) guestFields(list *fieldList) {
 	}
 	below := make(map[string]*yaml.Node) // mappings such as retry
 	for _, setting := range jobconfig.Settings() {
-		// The registry's standard for timeout is none, and that of a definition is not.
+		// The registry's default for timeout is no limit, unlike that of a definition.
 		if setting.Prop == "" || setting.Name == "type" || (setting.Name != "timeout" && setting.Text(g) == setting.Text(d)) {
 			continue
 		}
@@ -290,8 +288,7 @@ func (j Job) render(fields []field, notes []string) ([]byte, error) {
 	return escaped(b.Bytes()), nil
 }
 
-// comment is a text that stays on its line, and that shows what it has: an editor is ordered about by the same
-// characters as a terminal.
+// comment escapes a text for a comment in one line: control characters affect an editor as they do a terminal.
 func comment(s string) string {
 	return words.Printable(strings.Map(func(r rune) rune {
 		if r == '\n' || r == '\t' {

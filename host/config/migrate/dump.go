@@ -14,8 +14,8 @@ type Table struct {
 	Rows    [][]string
 }
 
-// all are the rows: each answers what it has in a column, in lower case; empty for NULL, and
-// for a column that the table does not have.
+// all yields the rows: each returns its value in a column, by lower-case name; empty for NULL, and for a column
+// that the table does not have.
 func (t Table) all() iter.Seq[func(column string) string] {
 	at := make(map[string]int, len(t.Columns))
 	for n, c := range t.Columns {
@@ -38,9 +38,9 @@ func (t Table) all() iter.Seq[func(column string) string] {
 // mostRows is the most rows that are read of a dump.
 const mostRows = 200_000
 
-// Dump reads the tables of a dump in SQL: the INSERTs that mysqldump writes, with the columns
-// of its CREATE TABLE or their own, and the COPYs of pg_dump. Other statements are passed over.
-// NULL is an empty text, and so is a value that is no literal.
+// Dump reads the tables of an SQL dump: the INSERTs of mysqldump, with the columns of its CREATE TABLE or their
+// own, and the COPYs of pg_dump. It skips other statements. NULL becomes an empty text, and so does a value
+// that is no literal.
 func Dump(text []byte) (map[string]Table, error) {
 	d := &dump{text: text, tables: make(map[string]Table)}
 	for {

@@ -17,17 +17,16 @@ import (
 // Foreign is a job of another scheduler as it was found.
 type Foreign struct {
 	Job
-	// Place says where it stands in what was read: line 3, CronJob shop/report.
+	// Place says where it was found: line 3, CronJob shop/report.
 	Place string
-	// Theirs is its schedule as the other scheduler reads it; nil if that is how this host
-	// reads it.
+	// Theirs is its schedule as the other scheduler reads it; nil if this host reads it the same way.
 	Theirs cron.Schedule
 }
 
 // Imported is what was read of another scheduler.
 type Imported struct {
 	Jobs []Foreign
-	// Notes say what became no job, and why: the first of them, and how many others there are.
+	// Notes say what was not imported, and why: the first ones, and the number of the others.
 	Notes []string
 	more  int
 	// taken are the names of the jobs, in lower case; next is the number that is tried first for another job of a name.
@@ -43,9 +42,8 @@ func (i *Imported) note(format string, args ...any) {
 	i.Notes = append(i.Notes, words.Cut(fmt.Sprintf(format, args...), mostNote))
 }
 
-// mostForeign is the most jobs that one import reads. mostText is the longest text that is read, in bytes, but for a
-// dump of a database; mostEntries is how many entries it has at most, of whatever kind: what is read takes memory for
-// each, however short it is.
+// mostForeign is how many jobs one import reads. mostText is the longest text that is read, in bytes, except
+// for a database dump; mostEntries is how many entries it may have: each takes memory, however short it is.
 const (
 	mostForeign = 10_000
 	mostText    = 64 << 20
@@ -60,8 +58,7 @@ func fits(text []byte) error {
 	return nil
 }
 
-// add takes a job in, under a name that no other one has. What its configuration cannot hold
-// has it left out, with a note.
+// add adds a job under a unique name. A job whose configuration is invalid is left out, with a note.
 func (i *Imported) add(f Foreign) {
 	if len(i.Jobs) == mostForeign {
 		i.note("%s: left out: an import has at most %d jobs", f.Place, mostForeign)
@@ -118,7 +115,7 @@ func plain(name string) string {
 	return name
 }
 
-// In has jobs whose schedules name no time zone follow one.
+// In sets a time zone for jobs whose schedules name none.
 func (i *Imported) In(zone string) error {
 	if zone == "" {
 		return nil
@@ -172,8 +169,8 @@ func (f *Foreign) schedule() (cron.Schedule, error) {
 	return schedule.Parse(f.Configuration.Cron, loc)
 }
 
-// Next are the first instants after a time at which the job fires here, n at most; and those
-// at which the other scheduler fires it, nil if they are the same.
+// Next returns up to n instants after a time at which the job fires here, and those at which the other
+// scheduler fires it, nil if they are the same.
 func (f *Foreign) Next(from time.Time, n int) (ours, theirs []time.Time) {
 	if f.Configuration.Cron == "" {
 		return nil, nil
@@ -193,8 +190,8 @@ func (f *Foreign) Next(from time.Time, n int) (ours, theirs []time.Time) {
 	return ours, theirs
 }
 
-// commandName is what a command line is about: the first word that is neither a wrapper nor a
-// variable, without its folder and its ending.
+// commandName guesses a command line's name: the first word that is neither a wrapper nor a variable, without
+// folder and extension.
 func commandName(line string) string {
 	wrappers := []string{"sudo", "nice", "ionice", "flock", "timeout", "env", "exec", "sh", "bash", "dash", "zsh", "cd", "chronic", "nohup", "time", "test", "[", "command", "setsid",
 		"python", "python2", "python3", "perl", "php", "ruby", "node", "java"}

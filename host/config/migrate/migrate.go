@@ -1,8 +1,7 @@
-// Package migrate reads the jobs that ElasticJob, of whatever version, keeps
-// in a namespace of a registry, and turns each into a definition file and the
-// beginnings of a module. It writes nothing to the registry.
+// Package migrate reads the jobs that any version of ElasticJob keeps in a namespace of a registry, and turns
+// each into a definition file and a skeleton of a module. It writes nothing to the registry.
 //
-// What a definition cannot say is not lost in silence: every job has notes.
+// Every job has notes on what a definition cannot express.
 package migrate
 
 import (
@@ -21,9 +20,9 @@ type Version string
 const (
 	// Version1 has one node for each setting.
 	Version1 Version = "1.x"
-	// Version20 has its configuration in JSON and servers with nodes below.
+	// Version20 keeps the configuration as JSON, and has nodes below each server.
 	Version20 Version = "2.0"
-	// Version21 has its configuration in JSON and the tree of 3.x.
+	// Version21 keeps the configuration as JSON in the tree of 3.x.
 	Version21 Version = "2.1"
 	// Version3 has its configuration in YAML: what this host reads and writes.
 	Version3 Version = "3.x"
@@ -42,8 +41,8 @@ type Found struct {
 	Node, Sign string
 }
 
-// Detect lists the jobs of a namespace, by name. A node without any
-// configuration is none: it is what a removed job leaves behind.
+// Detect lists the jobs of a namespace, by name. A node without any configuration is skipped: a removed job
+// leaves it behind.
 func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
 	root := tree.JobsPath(namespace)
 	jobs, err := r.Read(ctx, registry.Children(root))
@@ -92,8 +91,8 @@ func Detect(ctx context.Context, r Reader, namespace string) ([]Found, error) {
 	return found, nil
 }
 
-// recognise says which version wrote a job's nodes: its configuration, the settings
-// and the execution below it, and a server with nodes of its own, if there is one.
+// recognise returns which version wrote a job's nodes: its configuration, the settings and the execution below
+// it, and a server with nodes of its own, if there is one.
 func recognise(config, settings, execution, server registry.Node, old bool) (f Found, ok bool) {
 	keys := oldKeys(config.Data)
 	switch {

@@ -5,8 +5,7 @@ import (
 	"strings"
 )
 
-// Skeleton is the source of a Go module for the job: it compiles, and fails
-// until somebody has written what it does.
+// Skeleton is the source of a Go module for the job: it compiles, and fails until its body is written.
 func (j Job) Skeleton() []byte {
 	file := j.File()
 	var b strings.Builder

@@ -83,8 +83,8 @@ func (x *xxlChains) add(id string, at int, children []string) {
 	}
 }
 
-// join makes child jobs come after the job whose success began them. XXL-JOB begins a child after each of its parents,
-// and beside its own schedule: what after cannot say is noted.
+// join makes child jobs come after the job whose success triggered them. XXL-JOB triggers a child after each of
+// its parents, and besides its own schedule; the notes say what after cannot express.
 func (x *xxlChains) join(jobs []Foreign) {
 	after := make(map[string][]string)
 	for _, child := range x.order {

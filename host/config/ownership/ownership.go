@@ -1,6 +1,5 @@
-// Package ownership checks that a file or a directory which a host trusts cannot be
-// changed, or read, by a user whom the host has no reason to trust. Those are all users
-// but root and the one who runs the host.
+// Package ownership checks that no untrusted user can change, or read, a file or directory that a host trusts.
+// Untrusted are all users except root and the host's own.
 package ownership
 
 import (
@@ -11,27 +10,25 @@ import (
 	"path/filepath"
 )
 
-// Kind says what a file is for its host. It decides which owner and which mode the file may
-// have.
+// Kind is the purpose of a file. It decides which owner and mode the file may have.
 type Kind int
 
 // The kinds.
 const (
-	// Settings decide what the host does. A host that is not root may leave them to
-	// another account, such as one that copies them from a repository. Whoever
-	// writes the settings of a host that is root acts as root, so there they must be root's,
-	// and only root may write to them.
+	// Settings decide what the host does. If the host does not run as root they may belong to another account,
+	// such as one that copies them from a repository. An author of settings for a host that runs as root acts
+	// as root, so there they must be root's, and only root may write to them.
 	Settings Kind = iota
-	// Data is a directory in which the host keeps what it knows. It must be the host's user's or
-	// root's, and not everybody may write to it. A group may: volumes of Kubernetes are root's, and
-	// writable by the pod's group.
+	// Data is a directory with the host's data. It must belong to the host's user or root, and must not be
+	// world-writable. It may be group-writable: Kubernetes volumes belong to root and are writable by the pod's
+	// group.
 	Data
-	// Secret is a key, a password, or a file that says who is who. It must be the host's user's or
-	// root's, and nobody else may write to it. Others may read it: secrets of Kubernetes
-	// and credentials of systemd are root's, and readable by a group.
+	// Secret is a key, a password, or a file of identities. It must belong to the host's user or root, and no
+	// other user may write to it. Others may read it: Kubernetes secrets and systemd credentials belong to root
+	// and are readable by a group.
 	Secret
-	// Private is a token, or a directory with code that is executed. It must be the host's user's or root's, and
-	// nobody else may read it.
+	// Private is a token, or a directory with executable code. It must belong to the host's user or root, and
+	// no other user may read it.
 	Private
 )
 
@@ -73,8 +70,8 @@ type Error struct {
 // Error is the name and the problem.
 func (e *Error) Error() string { return e.Name + ": " + e.Problem }
 
-// Check says what is wrong with the owner or the mode of a file, of which info was read through
-// an open file or, for a symbolic link, from what it leads to. On systems without owners, nothing is. The error is an *[Error].
+// Check returns an *[Error] if the owner or the mode of a file is wrong. info was read through an open file or,
+// for a symbolic link, from its target. On systems without owners it returns nil.
 func (u User) Check(name string, info fs.FileInfo, k Kind) error {
 	uid, known := owner(info)
 	if !known || (k == Settings && u != root) {
@@ -111,10 +108,9 @@ func (u User) Path(name string, k Kind) error {
 	return u.Check(name, info, k)
 }
 
-// Parents says which of the directories above a file or directory lets another user put
-// something else in its place. That is one that belongs to another user, or that everybody
-// can write to and that is not sticky, as /tmp is. To a user who is not root the latter is
-// no problem if root owns it: so are volumes of Kubernetes. The name is absolute.
+// Parents returns an error if another user could replace the file through a directory above it: one that
+// belongs to another user, or that is world-writable without the sticky bit of /tmp. For a user who is not root
+// a world-writable directory of root is accepted: Kubernetes volumes are such. The name is absolute.
 func (u User) Parents(name string) error {
 	real, err := filepath.EvalSymlinks(name)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package signature checks and makes minisign signatures of modules: a text file of
-// its own, NAME.wasm.minisig beside NAME.wasm, which the minisign program reads and
-// writes as well. All functions are safe for concurrent use.
+// Package signature checks and makes minisign signatures of modules: a separate text file, NAME.wasm.minisig
+// beside NAME.wasm, which the minisign program also reads and writes. All functions are safe for concurrent
+// use.
 package signature
 
 import (
@@ -29,13 +29,13 @@ const (
 
 // The reasons why a signature is not taken.
 var (
-	// ErrMissing says that there is none.
+	// ErrMissing: there is no signature.
 	ErrMissing = errors.New("there is no signature")
-	// ErrMalformed says that what is there is none.
+	// ErrMalformed: it is not a signature.
 	ErrMalformed = errors.New("the signature is malformed")
-	// ErrUnknownKey says that the key that made it is not one of those that were given.
+	// ErrUnknownKey: none of the given keys made it.
 	ErrUnknownKey = errors.New("the signature is by an unknown key")
-	// ErrMismatch says that it is no signature of these bytes.
+	// ErrMismatch: it is a signature of other bytes.
 	ErrMismatch = errors.New("the signature is of another file, or the module was changed since it was signed")
 )
 
@@ -65,8 +65,8 @@ func (k Key) String() string { return k.public.String() }
 
 func idText(id uint64) string { return fmt.Sprintf("%016X", id) }
 
-// Check says which of the keys has signed the module. The error is, or wraps, one of
-// the package's; no signature at all is ErrMissing.
+// Check returns which of the keys has signed the module. The error is, or wraps, one of the package's; without
+// a signature it is ErrMissing.
 func Check(module, signature []byte, keys []Key) (signer string, err error) {
 	if len(signature) == 0 {
 		return "", ErrMissing
@@ -97,8 +97,8 @@ func Check(module, signature []byte, keys []Key) (signer string, err error) {
 	return "", fmt.Errorf("%w, %s; %s", ErrUnknownKey, idText(s.KeyID), expected)
 }
 
-// Read reads the signature beside a module's file. It is ErrMissing that there is
-// none; any other error is why it cannot be read.
+// Read reads the signature beside a module's file. The error is ErrMissing if there is none; any other error
+// says why it cannot be read.
 func Read(module string) ([]byte, error) {
 	name := module + Suffix
 	// Without O_NONBLOCK a pipe would hold us up.
@@ -134,7 +134,7 @@ func NewKey() (Private, error) {
 	return Private{private}, err
 }
 
-// ErrPassword says that a password is needed, or that it is not this one.
+// ErrPassword: a password is needed, or the given one is wrong.
 var ErrPassword = errors.New("the key is encrypted, and this is not its password")
 
 // Encrypted reports whether the file of a private key needs a password.

@@ -15,15 +15,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// New reads a job's timetable from its configuration: nil for a job without a schedule. The
-// namespace is for the jitter, which differs between namespaces. Problems are about fields of a
-// definition; with one there is no timetable.
+// New reads a job's timetable from its configuration: nil for a job without a schedule. The jitter depends on
+// the namespace. Problems concern fields of a definition; with a problem there is no timetable.
 func New(c jobconfig.Configuration, namespace string) (*Timetable, []*jobconfig.FieldError) {
 	return NewWith(c, namespace, nil)
 }
 
-// NewWith is [New] for a caller that has read the days of the job's calendars already: they are sets, by name, in
-// place of the texts in the configuration. nil sets mean that the texts are read.
+// NewWith is [New] for a caller that has already read the days of the job's calendars: sets has them by name,
+// and replaces the texts in the configuration. With nil sets the texts are read.
 func NewWith(c jobconfig.Configuration, namespace string, sets map[string]*calendar.Days) (*Timetable, []*jobconfig.FieldError) {
 	r := reader{c: c, when: jobconfig.DefaultGuest().When, sets: sets}
 	if c.InstantProps() != nil { // most jobs have none
@@ -212,8 +211,7 @@ func calendarField(w *jobconfig.When) string {
 	return "calendars.include"
 }
 
-// beforeAll is a time before all instants that matter: what is refused for want of instants must
-// not depend on the day on which a host looks.
+// beforeAll is before all relevant instants: a refusal for lack of instants must not depend on the present day.
 var beforeAll = time.Date(2025, time.December, 31, 0, 0, 0, 0, time.UTC)
 
 // bare is the timetable without calendars and jitter.
@@ -225,10 +223,9 @@ func (t *Timetable) bare() *Timetable {
 	return bare
 }
 
-// shortestGap is the shortest time between two instants that follow each other, of the first
-// thousand from 2026 on or of five years, and the first of the two. It looks no further once it
-// has found one that is shorter than a bound. Calendars are not looked at: they leave instants
-// out, and one that they move to another day may come close to its neighbour.
+// shortestGap returns the shortest time between two consecutive instants, among the first thousand from 2026 on
+// or five years, and the first of the two. It stops at one shorter than bound. It ignores calendars: they
+// remove instants, and one that they move may come close to its neighbour.
 func (t *Timetable) shortestGap(bound time.Duration) (gap time.Duration, between time.Time) {
 	bare := t.bare()
 	gap = 1<<63 - 1
@@ -276,8 +273,8 @@ func Calendars(c jobconfig.Configuration) []string {
 // MaxDays is how many bytes the days of all calendars of a job take at most.
 const MaxDays = 128 << 10
 
-// DaysText is the days of a job's calendars, by name, as texts of host/config/calendar, in the form in which a
-// configuration has them: [WithDays] takes it. It is empty for no calendars.
+// DaysText returns the days of a job's calendars, by name as texts of host/config/calendar, in the form of a
+// configuration: the argument of [WithDays]. It is empty for no calendars.
 func DaysText(days map[string]string) (string, error) {
 	if len(days) == 0 {
 		return "", nil
@@ -309,8 +306,8 @@ func WithDays(c jobconfig.Configuration, days string) jobconfig.Configuration {
 	return c
 }
 
-// WithoutCalendars returns the configuration without what names its calendars: of a definition
-// whose calendars were not read yet.
+// WithoutCalendars returns the configuration without calendars, for a definition whose calendars were not read
+// yet.
 func WithoutCalendars(c jobconfig.Configuration) jobconfig.Configuration {
 	props := make(map[string]string, len(c.Props))
 	for key, value := range c.Props {
@@ -331,8 +328,7 @@ func Of(problems []*jobconfig.FieldError) error {
 	return errors.Join(all...)
 }
 
-// Has reports whether a configuration has a schedule, whatever it is; a job without one only
-// runs when it is triggered.
+// Has reports whether a configuration has a schedule of any kind; a job without one only runs when triggered.
 func Has(c jobconfig.Configuration) bool {
 	if c.Cron != "" || c.InstantProps() == nil {
 		return c.Cron != ""
@@ -352,8 +348,8 @@ func FromTerms(namespace, job, cron, zone, terms string) (*Timetable, []*jobconf
 	return New(c, namespace)
 }
 
-// Describe says in English what a job without a cron goes by, from its terms; it is the cron
-// for all others, and empty for a job that only triggers run.
+// Describe describes in English what a job without a cron fires by, from its terms; it returns the cron for
+// others, and is empty for a job that only triggers run.
 func Describe(cron, terms string) string {
 	if cron != "" || terms == "" {
 		return cron
@@ -410,8 +406,7 @@ func AfterOf(terms string) []jobconfig.After {
 	return After(c)
 }
 
-// Also are the names of the settings that a schedule goes by beside its cron and its zone, from
-// its terms.
+// Also returns the names of the settings besides cron and zone that determine the schedule, from its terms.
 func Also(terms string) (names []string) {
 	if terms == "" {
 		return nil
@@ -428,8 +423,8 @@ func Also(terms string) (names []string) {
 	return names
 }
 
-// JavaCompatible reports whether ElasticJob would start runs for the same instants, at the same
-// times: nil, or what it does otherwise.
+// JavaCompatible returns nil if ElasticJob would start runs for the same instants at the same times, or what it
+// does differently.
 func JavaCompatible(c jobconfig.Configuration) error {
 	if names := c.NotJavas(); len(names) > 0 {
 		return reason.New(reason.NotFollowed, strings.Join(names, ", "))

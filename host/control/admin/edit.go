@@ -25,31 +25,31 @@ import (
 // JobConfig is a job's configuration in the registry.
 type JobConfig struct {
 	Job string `json:"job"`
-	// Version is for an edit: it says which configuration the edit was made from. It grows
-	// with each change, also over the removal of the job.
+	// Version names the configuration that an edit is made from. It grows with each change, even if the job is
+	// removed and restored.
 	Version int64 `json:"version"`
 	// Settings are all that can be edited, by their names in a definition file, as texts.
 	Settings map[string]string `json:"settings"`
-	// Terms is what the schedule goes by beside its cron and its zone, for programs of this project;
-	// empty for nothing.
+	// Terms are the settings besides cron and zone that determine the schedule, for programs of this project;
+	// empty for none.
 	Terms string `json:"terms,omitempty"`
 	// Origins say where the value of each setting comes from. They are missing in answers to edits.
 	Origins map[string]Origin `json:"origins,omitempty"`
 	// File is the definition file of the job, empty if no host has one.
 	File string `json:"file,omitempty"`
-	// Silent are hosts that do not answer, if it is not known who changed a setting.
+	// Silent are hosts that do not answer, so that it may be unknown who changed a setting.
 	Silent []string `json:"silent,omitempty"`
 }
 
 // Origin is where the value of a setting comes from.
 type Origin struct {
-	// From is default: a definition file need not state the value; file: the definition file that was
-	// applied last has it; edit: it was changed since, and it is known who did; registry: it is not
-	// known who did, or no definition file was ever applied to the job.
+	// From is default: the value is a definition's default; file: it is from the definition file that was
+	// applied last; edit: it was changed since, by a known author; registry: the author is unknown, or no
+	// definition file was ever applied to the job.
 	From string `json:"from"`
 	// File is the file of defaults that gave the value to the definition; empty if it is the definition's own.
 	File string `json:"file,omitempty"`
-	// Who edited it, Time is when, and Why is what was given as the reason.
+	// Who edited it, Time is when, and Why is the given reason.
 	Who  string    `json:"who,omitempty"`
 	Time time.Time `json:"time,omitzero"`
 	Why  string    `json:"why,omitempty"`
@@ -174,9 +174,8 @@ func (r *Registry) EditConfig(ctx context.Context, job string, e Edit) (*Edited,
 // Settings are the names of the settings that can be edited.
 func Settings() []string { return operate.EditableNames() }
 
-// edited is a configuration with settings changed; an empty text takes one back to its default. The error joins a
-// *jobconfig.FieldError for each at fault. It is refused for what it brings: with what was there before the job runs,
-// or does not, as it did.
+// edited returns a configuration with settings changed; an empty text resets one to its default. The error
+// joins a *jobconfig.FieldError for each setting at fault. Only faults that the edit introduces are refused.
 func (r *Registry) edited(job string, before jobconfig.Configuration, settings map[string]string) (jobconfig.Configuration, error) {
 	defaults, err := definition.Defaults(job, r.ceilings)
 	if err != nil {
@@ -209,8 +208,8 @@ func EditOf(settings map[string]string) string {
 	return words.Reason(operation.Edit.String() + " " + strings.Join(sortedKeys(settings), ", "))
 }
 
-// settingsTexts are settings before and after as a record in the registry has them: JSON, empty for none. Long
-// values are cut: the record is in one commit with the configuration.
+// settingsTexts returns settings before and after as a record in the registry has them: JSON, empty for none.
+// Long values are cut, because the record is in one commit with the configuration.
 func settingsTexts(before, after map[string]string) (was, is string) {
 	text := func(settings map[string]string) string {
 		short := make(map[string]string, len(settings))
@@ -226,8 +225,8 @@ func settingsTexts(before, after map[string]string) (was, is string) {
 	return text(before), text(after)
 }
 
-// Schedule is what the instants of a job follow from: its cron, its zone, and its terms as
-// [jobconfig.Configuration.Terms] has them.
+// Schedule is what determines a job's instants: its cron, its zone, and its terms, see
+// [jobconfig.Configuration.Terms].
 type Schedule struct{ Cron, TimeZone, Terms string }
 
 // Next are the next instants of a schedule after a time, at most n; none without a

@@ -55,12 +55,10 @@ type Kept struct {
 	Item int    `json:"item"`
 	// Offset is nil if the item has none.
 	Offset *Bytes `json:"offset,omitempty"`
-	// Keys are those of the state, ascending. Values has their values, if one item
-	// alone was asked for.
+	// Keys are those of the state, ascending. Values has their values, if one item was asked for.
 	Keys   []string         `json:"keys"`
 	Values map[string]Bytes `json:"values,omitempty"`
-	// Size is what offset and state have in the registry, in bytes; Written is when
-	// that was written last.
+	// Size is the size of offset and state in the registry, in bytes; Written is when they were last written.
 	Size    int       `json:"size"`
 	Written time.Time `json:"written,omitzero"`
 	// RunsOn is the instance that runs the item. Fence is the token of the newest run,
@@ -110,15 +108,13 @@ func (r *Registry) Kept(ctx context.Context, job string, item int) ([]Kept, erro
 	return out, nil
 }
 
-// KeptChange is what is to become of what an item keeps. The zero value changes
-// nothing.
+// KeptChange is a change of what an item keeps. The zero value changes nothing.
 type KeptChange struct {
-	// Offset is the new offset, nil for the present one. ResetOffset takes it away:
-	// the next run has none, as the first one.
+	// Offset is the new offset, nil for the present one. ResetOffset removes it: the next run has none, like
+	// the first one.
 	Offset      *Bytes `json:"offset,omitempty"`
 	ResetOffset bool   `json:"resetOffset,omitempty"`
-	// Delete are keys that go, with ResetState all; Set are those that are set
-	// afterwards.
+	// Delete are keys to delete, with ResetState all; Set are keys to set afterwards.
 	Delete     []string         `json:"delete,omitempty"`
 	ResetState bool             `json:"resetState,omitempty"`
 	Set        map[string]Bytes `json:"set,omitempty"`
@@ -157,7 +153,7 @@ func (c KeptChange) check() error {
 	return nil
 }
 
-// apply makes the value for the registry of the one that is there.
+// apply returns the new value for the registry.
 func (c KeptChange) apply(job string, item int, data []byte, has bool) ([]byte, error) {
 	state, err := kv.Decode(data, has)
 	if err != nil {
@@ -198,7 +194,7 @@ func noKey(job string, item int, key string, keys []string) error {
 	return &noTargetError{fmt.Sprintf("item %d of job %q has no key %q", item, job, key), keys}
 }
 
-// Value is the value of a key.
+// Value returns the value of a key of the item; an error without that key.
 func (k *Kept) Value(key string) (Bytes, error) {
 	value, ok := k.Values[key]
 	if !ok {

@@ -8,13 +8,14 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine"
 )
 
-// Limits are the limits over the cluster under which items run, wait, or have begun lately.
+// Limits are the limits over the cluster under which items run, wait, or have begun recently.
 type Limits struct {
 	// Permits are by key of `concurrency`.
 	Permits []Permits `json:"permits"`
 	// Rates are by key of `rate`.
 	Rates []Rate `json:"rates"`
-	// More is how many keys there are besides: those beyond a thousand, and those that the registry does not permit to read.
+	// More is how many keys are left out: those beyond a thousand, and those that the registry does not permit
+	// to read.
 	More int `json:"more,omitempty"`
 }
 
@@ -28,16 +29,16 @@ type Permits struct {
 	Running []Under `json:"running"`
 	// Waiting are in the order in which they get a permit.
 	Waiting []Under `json:"waiting"`
-	// More is how many run or wait besides: beyond 200 of a key they are not read, and those of jobs that one may not see are only
-	// counted.
+	// More is how many more run or wait: beyond 200 of a key they are not read, and those of jobs that the user
+	// may not see are only counted.
 	More int `json:"more,omitempty"`
 }
 
-// Under is an item that runs under a key, or a wish for one that waits.
+// Under is an item that runs under a key, or a place of a job that waits.
 type Under struct {
 	Job  string `json:"job"`
 	Host string `json:"host"`
-	// Item is missing if it waits: the host has the permit for the first of its items that is due then.
+	// Item is missing while it waits: the host will use the permit for the first of its items that is due then.
 	Item  *int      `json:"item,omitempty"`
 	Since time.Time `json:"since"`
 }

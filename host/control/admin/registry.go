@@ -26,9 +26,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Registry operates the jobs of a namespace in the registry itself, whether a
-// host runs or not: what it does, ElasticJob's console does by the same nodes.
-// Who calls it records its changes, unless it leaves records. It is safe for concurrent use.
+// Registry operates the jobs of a namespace through the registry alone, whether a host runs or not;
+// ElasticJob's console writes the same nodes. The caller records its changes, unless it leaves records. It is
+// safe for concurrent use.
 type Registry struct {
 	namespace string
 	center    func() registry.Center
@@ -46,40 +46,38 @@ func NewRegistry(namespace string, center func() registry.Center) *Registry {
 	return &Registry{namespace: namespace, center: urgent, refuses: func(jobconfig.Configuration) []*jobconfig.FieldError { return nil }}
 }
 
-// OnHost returns the same operations for a host. Its ceilings bound defaults, and an edit does not bring what the
-// host would refuse to run a job with.
+// OnHost returns the same operations for a host. Its ceilings bound defaults, and an edit is refused that the
+// host would refuse to run.
 func (r *Registry) OnHost(ceilings ceiling.List, refuses func(jobconfig.Configuration) []*jobconfig.FieldError) *Registry {
 	on := *r
 	on.ceilings, on.refuses = ceilings, refuses
 	return &on
 }
 
-// LeavingRecords returns the same operations for who has no host to record a change: each leaves
-// its record in the registry, for a host to take it into its history. who is as command.WhoAsks
-// has it, why is the reason that was given.
+// LeavingRecords returns the same operations for a caller without a host: each leaves its record in the
+// registry, for a host to move into its history. who is as from command.WhoAsks, why is the given reason.
 func (r *Registry) LeavingRecords(who, why string) *Registry {
 	leaving := *r
 	leaving.leaves, leaving.who, leaving.why = true, who, event.Reason(why)
 	return &leaving
 }
 
-// For returns the same operations for somebody who gives a reason: what is wanted of jobs
-// names both.
+// For returns the same operations in the name of an operator with a reason: tree.Wanted records both.
 func (r *Registry) For(who, why string) *Registry {
 	of := *r
 	of.who, of.why = who, event.Reason(why)
 	return &of
 }
 
-// Until returns the same operations for what is to end by itself: what they disable is enabled at that
-// time, by the registry's clock. Zero is never.
+// Until returns the same operations with an end: what they disable is enabled at that time, by the registry's
+// clock. Zero is never.
 func (r *Registry) Until(at time.Time) *Registry {
 	of := *r
 	of.until = at
 	return &of
 }
 
-// said is what the caller says of what is wanted of a job.
+// said returns the caller's word for tree.Wanted.
 func (r *Registry) said() tree.Word {
 	word := tree.Word{By: r.who, Why: r.why, Since: time.Now().UnixMilli()}
 	if !r.until.IsZero() {
@@ -105,8 +103,7 @@ func UntilText(at time.Time) string {
 	return "until " + at.UTC().Format(time.RFC3339)
 }
 
-// recorded is a session for a change of a job, which is on record then. change is what is known
-// of it; it may be completed until the change is committed.
+// recorded returns a session that records a change of a job. change may be completed until the commit.
 func (r *Registry) recorded(c registry.Center, l tree.Layout, change *changelog.Record) registry.Center {
 	if !r.leaves {
 		return changelog.By(c, l)
@@ -137,7 +134,7 @@ func oneItem(item int) *int {
 	return &item
 }
 
-// perform takes an operator's step on a job.
+// perform runs an operator's step on a job.
 func (r *Registry) perform(ctx context.Context, job string, step func(context.Context, registry.Center, tree.Layout) error) error {
 	c := r.center()
 	if c == nil {
@@ -205,8 +202,8 @@ func (r *Registry) Namespaces(ctx context.Context) ([]string, error) {
 	return inspect.Namespaces(ctx, c)
 }
 
-// Adopt lets hosts use the namespace of a registry that was copied from another one, or
-// has gone back; see [fence.Adopt].
+// Adopt raises the namespace's base, for a registry that was copied from another one, or has gone back; see
+// [fence.Adopt].
 func (r *Registry) Adopt(ctx context.Context, above int64) (fence.Adoption, error) {
 	c := r.center()
 	if c == nil {
@@ -253,7 +250,8 @@ const mostQueued, mostParam = 20, 400
 
 // Triggers are those of a job that have not begun.
 type Triggers struct {
-	// First is the one that hosts have not begun, since items of it still run; missing if there is none.
+	// First is the trigger that hosts have not begun, because items of the job still run; missing if there is
+	// none.
 	First *FirstTrigger `json:"first,omitempty"`
 	// Length is how many are queued behind it. Each waits for the one before it.
 	Length int `json:"length"`
@@ -266,7 +264,7 @@ type FirstTrigger struct {
 	// Trigger is its number, Since when it was made.
 	Trigger int64     `json:"trigger"`
 	Since   time.Time `json:"since"`
-	// Asked is what it asks for.
+	// Asked are its arguments.
 	Asked Asked `json:"asked"`
 	// Hosts are the instances that have not begun it, Items those that moved before they began it, as ranges: their new owner
 	// begins them.
@@ -278,18 +276,19 @@ type FirstTrigger struct {
 type QueuedTrigger struct {
 	// Queued is the number under which it is queued.
 	Queued int64 `json:"queued"`
-	// Asked is what it asks for.
+	// Asked are its arguments.
 	Asked Asked `json:"asked"`
 }
 
-// Asked is what a trigger asks for beyond a run of all items.
+// Asked are a trigger's arguments.
 type Asked struct {
 	// Items are those that run, as ranges; missing for all.
 	Items string `json:"items,omitempty"`
 	// Param is the job's parameter in the fire, or its arguments as JSON; missing if it is the configured one. It ends with … beyond
 	// 400 bytes.
 	Param *string `json:"param,omitempty"`
-	// At is the instant that the runs have, missing if that is when they begin; Backfill: it is one of a backfill.
+	// At is the instant of the runs, missing if it is when they begin; Backfill: the trigger belongs to a
+	// backfill.
 	At       time.Time `json:"at,omitzero"`
 	Backfill bool      `json:"backfill,omitempty"`
 }
@@ -333,13 +332,13 @@ func (r *Registry) Trigger(ctx context.Context, job string) error {
 type Triggered struct {
 	// Trigger is the number of the trigger round, which its fire has; 0 if the trigger is queued.
 	Trigger int64 `json:"trigger"`
-	// Queued is the number under which the trigger is queued, since an earlier one has not begun everywhere. Its fire has a number
-	// of its own, and this one in its arguments.
+	// Queued is the number under which the trigger is queued, because an earlier one has not begun everywhere.
+	// Its fire gets a number of its own, with this one in its arguments.
 	Queued int64 `json:"queued,omitempty"`
 	// Ahead is how many triggers are before a queued one.
 	Ahead int `json:"ahead,omitempty"`
-	// Earlier is the trigger before, if some host still kept it: one that has begun nothing of it runs
-	// once for both, in the new round.
+	// Earlier is the previous trigger, if some host has not begun it: that host runs once for both, in the new
+	// round.
 	Earlier int64 `json:"earlier,omitempty"`
 }
 
@@ -373,7 +372,8 @@ func (r *Registry) Backfills(ctx context.Context, job string) (operate.Backfills
 	return query(ctx, r, job, operate.ReadBackfills)
 }
 
-// CheckArgs refuses arguments with which no trigger and no backfill of the job begins, and writes nothing; see [operate.CheckArgs].
+// CheckArgs returns the error with which a trigger or backfill with these arguments would be refused, and
+// writes nothing; see [operate.CheckArgs].
 func (r *Registry) CheckArgs(ctx context.Context, job string, args tree.TriggerArgs) error {
 	_, err := query(ctx, r, job, func(ctx context.Context, c registry.Center, l tree.Layout) (struct{}, error) {
 		return struct{}{}, operate.CheckArgs(ctx, c, l, args)
@@ -393,7 +393,7 @@ func (r *Registry) Disable(ctx context.Context, job string) error {
 	return err
 }
 
-// SetServers is Enable or Disable. did is false if nothing was to be changed: that is on no record.
+// SetServers is Enable or Disable. did is false if nothing changed; then nothing is recorded.
 func (r *Registry) SetServers(ctx context.Context, job string, enable bool) (did bool, err error) {
 	var mu sync.Mutex // of did
 	err = r.each(ctx, job, func(ctx context.Context, name string) error {
@@ -520,10 +520,9 @@ func hasNumber(job string, item int, numbers tree.Items) error {
 	return &noTargetError{fmt.Sprintf("job %q has no item %d", job, item), have}
 }
 
-// Shutdown takes instances out of a job, which has them finish what they
-// run and to stop until they are started again: the one that is named, or
-// those of a server, or all of the job if neither is. job "" is all jobs. Java
-// hosts that run items with failover are refused: operate.ErrJavaRuns.
+// Shutdown stops instances in a job: they finish what they run and stay out until they are started again. It
+// stops the named instance, or those of a server, or all if neither is given. job "" is all jobs. Java hosts
+// that run items with failover are refused: operate.ErrJavaRuns.
 func (r *Registry) Shutdown(ctx context.Context, job, server, instance string) error {
 	d := shutdown{server: server, instance: instance, all: make(map[string]bool)}
 	if err := r.each(ctx, job, func(ctx context.Context, name string) error { return d.of(ctx, r, name) }); err != nil {
@@ -639,10 +638,10 @@ type KillOptions struct {
 	// server of the instances that are meant, "" any.
 	Item        int
 	Run, Server string
-	// By says who asks, for the record. Over the API that is known.
+	// By names the requester, for the record. The API knows the user.
 	By string
-	// Grace is how long guests may go on after they have been asked to end, 0
-	// to MaxGrace. Wait is how long Kill waits for the ends, 0 to MaxGrace.
+	// Grace is how long guests may continue after they have been asked to end, 0 to MaxGrace. Wait is how long
+	// Kill waits for the ends, 0 to MaxGrace.
 	Grace, Wait time.Duration
 }
 
@@ -713,8 +712,8 @@ type Kill struct {
 	RunID string    `json:"runId,omitempty"`
 	Host  string    `json:"host"`
 	State KillState `json:"state"`
-	// Outcome and Reason are how it ended; Outcome is empty for a listener, and if neither
-	// the registry, since the item has begun again, nor a history says it.
+	// Outcome and Reason are how it ended; Outcome is empty for a listener, and if the end is unknown: the item
+	// has begun again, and no history has it.
 	Outcome string `json:"outcome,omitempty"`
 	Reason  string `json:"reason,omitempty"`
 	Fence   int64  `json:"fence,omitempty"`
@@ -725,7 +724,7 @@ type KillState string
 
 // The states.
 const (
-	KillAsked KillState = "asked" // its host has not written down its end
+	KillAsked KillState = "asked" // its host has not recorded its end
 	KillEnded KillState = "ended"
 	// KillGone: its host has died, and the run is not to be taken over.
 	KillGone KillState = "host gone"
@@ -735,11 +734,9 @@ const (
 	KillOlder KillState = "on an older host"
 )
 
-// Kill asks the hosts of a job to end what they run, and waits for it. progress,
-// if not nil, is given the whole state when all are asked, and whenever it has
-// changed; what Kill returns is the last one. A run that is killed is completed
-// as CANCELLED: it is not tried again, not taken over and not caught up on. One
-// that begins later is not meant.
+// Kill asks the hosts of a job to end their runs, and waits for that. progress, if not nil, gets the whole
+// state when all hosts are asked, and after each change; Kill returns the last one. A killed run is completed
+// as CANCELLED: it is not retried, taken over or caught up. Later runs are not affected.
 func (r *Registry) Kill(ctx context.Context, job string, o KillOptions, progress func(*Kills)) (*Kills, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -809,8 +806,8 @@ type killWait struct {
 	endings []operate.Ending // of targets
 }
 
-// wait looks whenever a host's list of runs has changed, until all that can end have ended,
-// or the time is over. It goes with runs that other hosts take over.
+// wait reads the endings whenever a host's list of runs has changed, until all that can end have ended, or the
+// time is up. It follows runs that other hosts take over.
 func (w *killWait) wait(ctx context.Context, r *Registry, limit time.Duration, progress func(*Kills)) error {
 	c := r.center()
 	if c == nil {
@@ -943,8 +940,8 @@ func (r *Registry) Release(ctx context.Context, job string, item int) (tree.Item
 	return out.Items, err
 }
 
-// Purging is what the record of a removal says of what goes with the job's records: also how many triggers have not begun, which
-// no host may be there to report.
+// Purging describes in the record of a removal what is removed with the job's records, including how many
+// triggers have not begun: there may be no host to report them.
 func (r *Registry) Purging(ctx context.Context, job string) string {
 	w, err := r.Triggers(ctx, job)
 	if err != nil || w == nil { // the removal says what is wrong
@@ -969,8 +966,8 @@ func (r *Registry) Remove(ctx context.Context, job string, purge bool) error {
 	})
 }
 
-// BadRequestError says that a part of what was asked for is wrong. Where is its place in a
-// request, such as query.grace or body.offset.
+// BadRequestError says which part of a request is wrong. Where is its place, such as query.grace or
+// body.offset.
 type BadRequestError struct{ Where, Problem string }
 
 func (e *BadRequestError) Error() string { return e.Problem }
@@ -978,7 +975,7 @@ func (e *BadRequestError) Error() string { return e.Problem }
 // ErrNoTarget says that what was to be operated is not there.
 var ErrNoTarget = errors.New("no such target")
 
-// noTargetError: what was to be operated is not there, and this is what is.
+// noTargetError: the target does not exist, and these do.
 type noTargetError struct {
 	what string
 	have []string
@@ -1014,7 +1011,8 @@ type Brief struct {
 	Description string `json:"description,omitempty"`
 	Cron        string `json:"cron"`
 	TimeZone    string `json:"timeZone,omitempty"`
-	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	// Terms are the settings besides cron and zone that determine the schedule, for programs of this project;
+	// empty for none.
 	Terms string `json:"terms,omitempty"`
 	// Labels are those of the job's definition, by name.
 	Labels             labels.Set `json:"labels,omitempty"`
@@ -1032,7 +1030,7 @@ type Brief struct {
 	// the last of them ended.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
 	LastEnded   time.Time `json:"lastEnded,omitzero"`
-	// LastReason is what an item of that outcome has said, if it failed.
+	// LastReason is the reason of an item with that outcome, if it failed.
 	LastReason string `json:"lastReason,omitempty"`
 	// Error says why the configuration cannot be read.
 	Error string `json:"error,omitempty"`
@@ -1044,7 +1042,8 @@ type Shards struct {
 	Job      string `json:"job"`
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone,omitempty"`
-	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	// Terms are the settings besides cron and zone that determine the schedule, for programs of this project;
+	// empty for none.
 	Terms string `json:"terms,omitempty"`
 	// Labels are those of the job's definition, by name.
 	Labels             labels.Set `json:"labels,omitempty"`
@@ -1063,8 +1062,8 @@ type Shards struct {
 	Triggers *Triggers `json:"triggers,omitempty"`
 	// Said is who has disabled them, as far as the registry says it.
 	Said []ServersSaid `json:"said,omitempty"`
-	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when
-	// the last of them ended, LastReason what an item of that outcome has said, if it failed.
+	// LastOutcome is the worst outcome of the newest fire's items, LastEnded when the last of them ended,
+	// LastReason the reason of an item with that outcome, if it failed.
 	LastOutcome string    `json:"lastOutcome,omitempty"`
 	LastEnded   time.Time `json:"lastEnded,omitzero"`
 	LastReason  string    `json:"lastReason,omitempty"`
@@ -1077,7 +1076,7 @@ type ServersSaid struct {
 	engine.Said
 }
 
-// serversSaid is who has disabled servers, those first that are disabled by one of their addresses.
+// serversSaid returns who has disabled servers, single servers first.
 func serversSaid(ips []string, w tree.Words) (list []ServersSaid) {
 	for _, ip := range ips {
 		word, _ := w.Of(ip)
@@ -1117,8 +1116,9 @@ type Instance struct {
 	Digest   string `json:"digest,omitempty"`
 	TimeZone string `json:"timeZone,omitempty"`
 	Admin    string `json:"admin,omitempty"`
-	// Items are what it owns, Running what it has begun and not completed, Queued what of that waits for a slot; as
-	// ranges: "0-3,7". Running has no item of Queued. The registry alone does not know Queued.
+	// Items are the items that it owns, Running those that it has begun and not completed, Queued those of them
+	// that wait for a slot; as ranges: "0-3,7". Running excludes Queued. The registry alone does not know
+	// Queued.
 	Items     string    `json:"items"`
 	Running   string    `json:"running,omitempty"`
 	Queued    string    `json:"queued,omitempty"`
@@ -1167,8 +1167,8 @@ type Shard struct {
 	NotBefore time.Time `json:"notBefore,omitzero"`
 }
 
-// Queue says which of the items that have begun wait for a slot. runs are the fences of those runs, by item, as their hosts
-// know them: a run that has ended since is left out.
+// Queue marks the begun items that wait for a slot. runs are the fences of those runs, by item, as their hosts
+// report them: a run that has ended since is left out.
 func (s *Shards) Queue(runs map[int]int64) {
 	waits, waiting := make(map[int]bool), make(map[string]tree.Items) // by instance
 	for n := range s.Items {

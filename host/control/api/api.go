@@ -29,11 +29,11 @@ const (
 	maxBody = 64 << 10
 )
 
-// Options are what the API stands on.
+// Options are the dependencies of the API.
 type Options struct {
 	Service *service.Service
 	Cluster *cluster.Cluster
-	// Local and Store answer peers, for which Verify decides whether they are.
+	// Local and Store answer peers; Verify decides whether a request is a peer's.
 	Local  *cluster.Local
 	Tail   *cluster.Tail
 	Store  history.Store
@@ -133,7 +133,7 @@ func described(method, path, id, tag, summary, text string, more ...func(*huma.O
 	return o
 }
 
-// unknownKey is that of what an operation does not know of a request, in a context.
+// unknownKey is the context key for a request's unknown parts.
 type unknownKey struct{}
 
 func unknownOf(ctx context.Context) []*huma.ErrorDetail {
@@ -144,9 +144,8 @@ func unknownOf(ctx context.Context) []*huma.ErrorDetail {
 // keyHeader names a request, so that it can be sent again.
 const keyHeader = "Idempotency-Key"
 
-// findUnknown finds parameters of a query that the operation does not know, and a key that it would
-// not heed. Huma would refuse parameters before it looks at the others; the answer is to name all that
-// is wrong.
+// findUnknown finds parameters of a query that the operation does not know, and a key that it ignores. Huma
+// would refuse unknown parameters first; the answer should name all mistakes.
 func findUnknown(ctx huma.Context, next func(huma.Context)) {
 	var unknown []*huma.ErrorDetail
 	knows := func(in, name string) bool {
@@ -176,7 +175,7 @@ func findUnknown(ctx huma.Context, next func(huma.Context)) {
 	next(huma.WithValue(ctx, unknownKey{}, unknown))
 }
 
-// withUnknown names what is unknown beside what else is wrong with a request.
+// withUnknown adds the unknown parts to the other mistakes of a request.
 func withUnknown(ctx huma.Context, _ string, v any) (any, error) {
 	if p, ok := v.(*huma.ErrorModel); ok && p.Status == http.StatusUnprocessableEntity {
 		p.Errors = append(p.Errors, unknownOf(ctx.Context())...)
@@ -194,13 +193,13 @@ func register[I, O any](a *API, o huma.Operation, do func(context.Context, *I) (
 	})
 }
 
-// answers are problems that an operation has beside those of all.
+// answers are problems that an operation has besides the common ones.
 func answers(codes ...int) func(*huma.Operation) {
 	return func(o *huma.Operation) { o.Errors = append(o.Errors, codes...) }
 }
 
-// large has an operation take one of the few places for answers that grow with the number of jobs
-// or items, until the answer is written.
+// large limits how many such operations run at once: their answers grow with the number of jobs or items. A
+// place is held until the answer is written.
 func (a *API) large(o *huma.Operation) {
 	o.Middlewares = append(o.Middlewares, func(ctx huma.Context, next func(huma.Context)) {
 		leave, err := a.o.Service.Large(ctx.Context())
@@ -232,8 +231,8 @@ func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.C
 	})
 }
 
-// login describes the one operation below /v1 that the server before the API answers
-// (package server): it knows by which address people reach it.
+// login describes the one operation below /v1 that the server in front of the API answers (package server),
+// because it knows its public address.
 func (a *API) login() {
 	o := described(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in", lookTexts()["createLoginLink"])
 	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[server.LoginLink](), true, "LoginLink")

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
-// backups has the registry read out.
+// backups registers the backup of the registry.
 func (a *API) backups() {
 	o := ofCatalogue(operation.Backup, "getBackup", func(o *huma.Operation) {
 		o.Responses = map[string]*huma.Response{"200": {Description: "A file as 'wasmjob registry backup create' makes it.", Content: map[string]*huma.MediaType{"application/gzip": {Schema: &huma.Schema{Type: huma.TypeString, Format: "binary"}}}}}

@@ -141,8 +141,7 @@ func commonTexts() map[string]string {
 	}
 }
 
-// openAnswers lets answers have further fields: a client passes over what it does not
-// know. What is sent to a host has none.
+// openAnswers allows further fields in answers: a client ignores unknown ones. Requests have none.
 func openAnswers(o *huma.OpenAPI) {
 	schemas := o.Components.Schemas.Map()
 	closed := make(map[*huma.Schema]bool)
@@ -191,7 +190,7 @@ func describeBodies(o *huma.OpenAPI) {
 	}
 }
 
-// describeFields gives each field of the schemas the comment that it has in the code.
+// describeFields gives each field of the schemas its comment in the code.
 func describeFields(r huma.Registry) {
 	texts, common := fieldTexts(), commonTexts()
 	for name, schema := range r.Map() {
@@ -245,7 +244,7 @@ func describeStruct(schema *huma.Schema, t reflect.Type, texts map[string]string
 	}
 }
 
-// elem is what a list or a pointer is of.
+// elem returns the element type of a list or a pointer.
 func elem(t reflect.Type) reflect.Type {
 	for t.Kind() == reflect.Pointer || t.Kind() == reflect.Slice {
 		t = t.Elem()

@@ -21,14 +21,13 @@ const (
 	maxKeys = 10_000
 )
 
-// keys are those of requests that were carried out, so that the same request once more
-// does nothing.
+// keys are the keys of carried-out requests, so that repeating one does nothing.
 type keys struct {
 	mu   sync.Mutex
 	done map[key]*keyed
 }
 
-// key is what somebody has called a request about a job.
+// key is a user's key for a request about a job.
 type key struct{ who, job, name string }
 
 // keyed is a request that was carried out, or is being.
@@ -42,9 +41,9 @@ type keyed struct {
 
 func newKeys() *keys { return &keys{done: make(map[key]*keyed)} }
 
-// once does something unless that was done with the same key; then it waits for it and
-// returns what it did and its error. What was refused is done again, and what may have been done is not.
-// what says what is asked for: a key is for one thing. Without a name it is always done.
+// once calls do unless that was done with the same key; then it waits for that call and returns its results. A
+// refused request is done again; one that may have been done is not. what describes the request: a key is for
+// one request. Without a name do is always called.
 func (k *keys) once(ctx context.Context, key key, what string, do func() (admin.Triggered, error)) (admin.Triggered, error) {
 	if key.name == "" {
 		return do()
@@ -77,7 +76,7 @@ func (k *keys) once(ctx context.Context, key key, what string, do func() (admin.
 	return r.done, r.err
 }
 
-// refused reports whether nothing was done for certain.
+// refused reports whether the request certainly had no effect.
 func refused(err error) bool {
 	if errors.Is(err, engine.ErrNotLive) || errors.Is(err, engine.ErrDraining) {
 		return true

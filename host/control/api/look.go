@@ -142,9 +142,9 @@ func (a *API) looking() {
 	}, answers(http.StatusConflict), a.large)
 }
 
-// ListInput is what all lists of histories can be asked for; its fields, but for Limit, only describe the
-// query, which [cluster.ParseQuery] reads. What a list knows besides is in its own input: a parameter
-// that means nothing to it is refused.
+// ListInput are the parameters of all lists of histories; its fields, except Limit, only describe the query,
+// which [cluster.ParseQuery] reads. A list's further parameters are in its own input: other parameters are
+// refused.
 type ListInput struct {
 	Job    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
 	Label  []string `query:"label,explode" maxItems:"20" doc:"Only what is of jobs that have these labels now: conditions as those of listJobs."`
@@ -160,22 +160,22 @@ type ListInput struct {
 	filter history.Filter
 }
 
-// OfRun is what finds a run's records.
+// OfRun selects a run's records.
 type OfRun struct {
 	Run string `query:"run" maxLength:"400" doc:"Only this run: JOB/INSTANT/ITEM."`
 }
 
-// OfTrigger is what finds what a trigger has done.
+// OfTrigger selects the records of a trigger.
 type OfTrigger struct {
 	Trigger int64 `query:"trigger" minimum:"0" doc:"Only the fire of this trigger round; of changes, who asked for it."`
 }
 
-// OfFailed is what finds what went wrong.
+// OfFailed selects failures.
 type OfFailed struct {
 	Failed bool `query:"failed" doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
 }
 
-// OfFire is what finds the records of a fire by how it went.
+// OfFire selects fires by their result.
 type OfFire struct {
 	OfRun
 	OfTrigger
@@ -210,8 +210,8 @@ type changesInput struct {
 	What []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
 }
 
-// typed reports whether a parameter of a list is a number or a flag: what is wrong with it has been said when Resolve is called,
-// which reads it since 0 and none differ.
+// typed reports whether a list's parameter is a number or a flag: its mistakes were reported before Resolve is
+// called, which reads it because 0 and missing differ.
 func typed(location string) bool {
 	switch strings.TrimPrefix(location, "query.") {
 	case "item", "trigger", "level", "failed", "running", "oldest":
@@ -290,7 +290,8 @@ func (in *explainInput) question() (explain.Question, error) {
 	return q, nil
 }
 
-// mostWait is how long an answer may wait for the end of a fire. With what it takes to look it is less than operationTimeout.
+// mostWait is how long an answer may wait for the end of a fire. Together with the reading it is less than
+// operationTimeout.
 const mostWait = 10 * time.Second
 
 // waitOf reads how long to wait.

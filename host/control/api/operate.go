@@ -184,8 +184,7 @@ type releaseInput struct {
 	Why
 }
 
-// maxChange bounds the body of a change: an offset and a state, of which JSON may make
-// six times as much.
+// maxChange bounds the body of a change: an offset and a state, which JSON may make six times as large.
 const maxChange = 6 * (abi.MaxOffset + 2*abi.MaxValue)
 
 type changeInput struct {
@@ -248,7 +247,7 @@ func (a *API) operating() {
 		}
 		once := key{auth.From(ctx).String(), in.Job, in.Key}
 		done, err := a.keys.once(ctx, once, string(args.Data()), func() (admin.Triggered, error) {
-			if in.Key != "" { // its sender may hang up and ask again
+			if in.Key != "" { // its sender may disconnect and send it again
 				var cancel context.CancelFunc
 				ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), operationTimeout)
 				defer cancel()
@@ -444,8 +443,8 @@ type KillLine struct {
 	Error string `json:"error,omitempty" doc:"Why no more is known; the last line then."`
 }
 
-// killing answers with a line when all hosts are asked, and one for each change until
-// nothing runs any more, or the time is over.
+// killing answers with one line when all hosts are asked, and one for each change until nothing runs any more,
+// or the time is up.
 func (a *API) killing() {
 	line := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[KillLine](), true, "KillLine")
 	kill := ofCatalogue(operation.Kill, "killRuns", func(o *huma.Operation) {

@@ -116,7 +116,7 @@ func parts(err error) (list []*huma.ErrorDetail) {
 	return list
 }
 
-// worded has problems with parameters that huma finds say what was found and what is expected.
+// worded makes huma's problems with parameters say what was found and what is expected.
 func worded(_ huma.Context, _ string, v any) (any, error) {
 	p, ok := v.(*huma.ErrorModel)
 	if !ok {

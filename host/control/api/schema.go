@@ -37,8 +37,8 @@ func (bytesSchema) Schema(huma.Registry) *huma.Schema {
 	return s
 }
 
-// schemaName names a type in the description: history.Page[cluster.Job] is PageJob.
-// What one host says has its name before it, since the cluster has the same words.
+// schemaName names a type in the description: history.Page[cluster.Job] is PageJob. Types of a single host have
+// a prefix, since the cluster has types of the same names.
 func schemaName(t reflect.Type, hint string) string {
 	name := huma.DefaultSchemaNamer(t, hint)
 	for t.Kind() == reflect.Pointer {

@@ -24,17 +24,17 @@ import (
 const (
 	// writeLimit is how long one event of a stream may take to be written.
 	writeLimit = 10 * time.Second
-	// stillThere lies between two events of a stream at most, so that proxies and
-	// clients see that it lives.
+	// stillThere is the longest pause between two events of a stream, so that proxies and clients see that it
+	// lives.
 	stillThere = 15 * time.Second
-	// eventPace lies between two events of the stream of jobs at least. All streams go by
-	// the same beats, so that they send the same events.
+	// eventPace is the shortest pause between two events of the stream of jobs. All streams share the same
+	// beats, so that they send the same events.
 	eventPace = 250 * time.Millisecond
-	// twice is how far from the time at which following began lines may be in the store
-	// and come as well: hosts' clocks differ, and other hosts are connected to only then.
+	// twice is how far from the begin of following lines may be both in the store and in the stream: hosts'
+	// clocks differ, and other hosts are connected only then.
 	twice = 30 * time.Second
-	// again is how long before the last line that a client has seen its lines begin when it
-	// connects again: those of several hosts do not come in the order of their times.
+	// again is how far before the last line that a client has seen its lines start when it reconnects: lines of
+	// several hosts are not in the order of their times.
 	again = 5 * time.Second
 )
 
@@ -121,8 +121,8 @@ type stream struct {
 	conn *http.ResponseController
 }
 
-// newStream begins an answer that has no end, by a comment, which clients ignore: what compresses other
-// answers holds the headers back until there is one.
+// newStream begins an endless answer with a comment, which clients ignore: compressing middleware holds the
+// headers back until there is data.
 func newStream(w http.ResponseWriter, contentType, first string) (*stream, error) {
 	w.Header().Set("Content-Type", contentType)
 	w.Header().Set("X-Accel-Buffering", "no") // nginx passes events on at once
@@ -182,9 +182,8 @@ func (a *API) stream(places *auth.Places, run func(ctx context.Context, s *strea
 	}}
 }
 
-// until is a context that ends with the host, too, and soon after who has sent the request
-// may see something else than before: its cause is an access.Problem then. The caller calls
-// end.
+// until returns a context that also ends with the host, and soon after the user's permissions change: its cause
+// is then an access.Problem. The caller calls end.
 func (a *API) until(ctx context.Context) (until context.Context, end func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	joined := make(chan struct{})
@@ -247,8 +246,8 @@ func (a *API) streamJobs(ctx context.Context, s *stream, since cluster.Mark, ale
 	}
 }
 
-// rest waits for a change of jobs or of alerts, and for the next beat after it. It ends after stillThere,
-// too: alerts that could not be read are looked at again.
+// rest waits for a change of jobs or alerts, and for the next beat after it. It also ends after stillThere:
+// unreadable alerts are then read again.
 func (s *stream) rest(ctx context.Context, jobs, alerts <-chan struct{}, live <-chan time.Time) error {
 	for changed := false; !changed; {
 		select {
@@ -276,8 +275,8 @@ func (s *stream) rest(ctx context.Context, jobs, alerts <-chan struct{}, live <-
 	}
 }
 
-// frames keeps the newest events of the stream of jobs, which are the same for all who
-// have seen as much and may see the same.
+// frames caches the newest events of the stream of jobs, which are the same for all clients with the same mark
+// and permissions.
 type frames struct {
 	mu    sync.Mutex
 	made  map[frameKey][]byte
@@ -292,8 +291,8 @@ type frameKey struct {
 // mostFrames and mostFrameBytes bound how many events are kept.
 const mostFrames, mostFrameBytes = 16, 32 << 20
 
-// next is the event after a mark, which becomes that of the event; it is empty if
-// nothing has changed that the principal may see. more is closed with the next change.
+// next returns the event after a mark, and advances the mark; it is empty if nothing has changed that the
+// principal may see. more is closed with the next change.
 func (f *frames) next(ctx context.Context, s *service.Service, since *cluster.Mark) (event []byte, more <-chan struct{}) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -361,8 +360,8 @@ func (a *API) streamLines(ctx context.Context, s *stream, f history.Filter) erro
 	}
 }
 
-// backlog sends what the store has, up to soon after following began: lines that come
-// while it is read do not keep it from its end.
+// backlog sends the store's lines, up to soon after following began, so that new lines do not keep it from
+// ending.
 func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent *sent) error {
 	f.Oldest, f.Limit, f.To = true, history.MaxLimit, sent.began.Add(twice)
 	if f.From.After(f.To) {
@@ -386,7 +385,7 @@ func (a *API) backlog(ctx context.Context, s *stream, f history.Filter, sent *se
 	}
 }
 
-// sent are lines that the store had, and that may come as well.
+// sent are lines from the store that may also come from the stream.
 type sent struct {
 	began time.Time // following
 	keys  map[[sha256.Size]byte]bool
@@ -403,7 +402,7 @@ func (s *sent) add(l *history.Line) {
 	}
 }
 
-// take reports whether a line was added, and forgets it.
+// take reports whether a line was already sent, and forgets it.
 func (s *sent) take(l *history.Line) bool {
 	key := lineKey(l)
 	known := s.keys[key]

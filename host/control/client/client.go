@@ -31,7 +31,7 @@ import (
 // ErrNoHost says that no host was found, or that it does not answer.
 var ErrNoHost = errors.New("no host is running here")
 
-// answerTimeout is how long a host has to begin an answer: the 15 s of an operation, and a rest.
+// answerTimeout is how long a host may take to begin an answer: the 15 s of an operation, and a reserve.
 const answerTimeout = 25 * time.Second
 
 // Client asks one host. It is safe for concurrent use.
@@ -88,15 +88,13 @@ type Where struct {
 	CA string
 	// Dirs are where hosts leave notes; see NoteDirs.
 	Dirs []string
-	// One: what is asked for is about that host alone, so that no other of its cluster will do.
+	// One: the request concerns that host only, so that no other host of its cluster will do.
 	One bool
 }
 
-// Find returns a client for the host. Without an address it is the host of this
-// user that runs on this machine, or one of several that are of one cluster; if
-// there are none, or hosts of several clusters, the error says so. Hosts that do
-// not answer within two seconds are passed over. Notes of hosts that are gone are
-// removed on the way.
+// Find returns a client for the host. Without an address it is this user's host on this machine, or one of
+// several of one cluster; if there are none, or hosts of several clusters, the error says so. It skips hosts
+// that do not answer within two seconds, and removes notes of hosts that are gone.
 func Find(ctx context.Context, w Where) (*Client, error) {
 	token := ""
 	if w.TokenFile != "" {
@@ -195,8 +193,7 @@ func (n found) answers(ctx context.Context) bool {
 	return err == nil
 }
 
-// ByUser is the client that says with each change who its user is. A host takes that from who has
-// its own token.
+// ByUser returns a client that names its user with each change. A host accepts that only with its own token.
 func (c *Client) ByUser(who string) *Client {
 	with := *c
 	with.user = who
@@ -210,14 +207,15 @@ func (c *Client) WithReason(reason string) *Client {
 	return &with
 }
 
-// Once is the client whose trigger has a name: a host that gets it again with the same name triggers nothing more.
+// Once returns a client whose trigger has a key: a host that gets it again with the same key does not trigger
+// again.
 func (c *Client) Once(key string) *Client {
 	with := *c
 	with.key = key
 	return &with
 }
 
-// Until is the client for what is to end by itself: what it disables is enabled at that time. Zero is never.
+// Until returns a client with an end: what it disables is enabled at that time. Zero is never.
 func (c *Client) Until(at time.Time) *Client {
 	with := *c
 	with.until = at
@@ -601,7 +599,7 @@ type ServerError struct {
 	// Code is the HTTP status.
 	Code    int
 	Message string
-	// Query says that all that is wrong is in the query: what flags ask for.
+	// Query says that all mistakes are in the query, which comes from flags.
 	Query bool
 }
 

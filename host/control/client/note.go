@@ -41,9 +41,8 @@ func (n Note) config() *tls.Config {
 // noteSuffix ends the names of notes.
 const noteSuffix = ".host.json"
 
-// NoteDirs are the directories where notes may lie, best first, as a user's
-// environment has it: a host writes to the first that it can make, a client
-// looks into all, since a login, a cron job and a service may see different
+// NoteDirs are the directories where notes may be, best first, by a user's environment: a host writes to the
+// first that it can make, a client reads all, since a login, a cron job and a service may have different
 // environments.
 func NoteDirs(getenv func(string) string) []string {
 	var dirs []string
@@ -59,11 +58,9 @@ func NoteDirs(getenv func(string) string) []string {
 	return append(dirs, filepath.Join(os.TempDir(), "wasmjob-"+strconv.Itoa(os.Getuid())))
 }
 
-// Leave writes the note to the first of the directories that can be made, mode
-// 0600 in a directory of mode 0700, in place of an older one for the same
-// address: the caller listens there, so the older one's host is gone. It returns the
-// note's file, and a function that takes the note away again, unless it is another
-// host's by then.
+// Leave writes the note, mode 0600, to the first of the directories that can be made, mode 0700. It replaces an
+// older note for the same address: the caller listens there, so the older host is gone. It returns the note's
+// file, and a function that removes the note, unless it is another host's by then.
 func (n Note) Leave(dirs []string) (file string, remove func() error, err error) {
 	data, err := json.Marshal(n)
 	if err != nil {
@@ -89,8 +86,7 @@ func (n Note) leave(dir string, data []byte) (string, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return "", err
 	}
-	// In a shared directory somebody else may have made it before us; then
-	// its mode cannot be changed.
+	// In a shared directory another user may have made it first; then its mode cannot be changed.
 	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
 		return "", errors.Join(err, fmt.Errorf("%s is not a directory", dir))
 	}
@@ -138,15 +134,15 @@ type found struct {
 	file string
 }
 
-// isOwn reports whether a directory is this user's or root's, and no other can put files there. Who leaves a
-// note says which host is trusted and gets a token, and some directories are in one that all share.
+// isOwn reports whether a directory is this user's or root's, and no other user can put files there. A note
+// decides which host is trusted and gets a token, and some directories are in a shared one.
 func isOwn(dir string) bool {
 	info, err := os.Lstat(dir)
 	return err == nil && info.IsDir() && ownership.Self().Check(dir, info, ownership.Secret) == nil
 }
 
-// notes reads all notes in the directories that are this user's. What cannot be read is passed over:
-// a client does not fail because of somebody else's file.
+// notes reads all notes in this user's directories. It skips unreadable ones: a client must not fail because of
+// another user's file.
 func notes(dirs []string) []found {
 	var all []found
 	seen := make(map[string]bool)

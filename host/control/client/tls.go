@@ -32,9 +32,8 @@ func trusting(file string) (*tls.Config, error) {
 	return config, nil
 }
 
-// showing is for a server of this machine that shows the certificate in a file, whatever
-// authority has signed it and whatever names are in it. The file is read for each
-// connection, as the server reads it again when it changes.
+// showing returns a configuration for a server on this machine that shows the certificate in a file, whatever
+// its authority and names. The file is read for each connection, as the server reads it again when it changes.
 func showing(file string) *tls.Config {
 	config := tlsconfig.New()
 	config.InsecureSkipVerify = true // in place of it:

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Mark is what somebody has seen who follows the jobs: all changes up to a generation,
-// in one life of the host that was asked. The zero value has seen nothing.
+// Mark is what a follower of the jobs has seen: all changes up to a generation, since one start of the host
+// that was asked. The zero value has seen nothing.
 type Mark struct {
 	Epoch      string
 	Generation uint64
@@ -36,8 +36,8 @@ func ParseMark(text string) Mark {
 type Changed struct {
 	// Mark is that of now.
 	Mark Mark
-	// Whole: Jobs are all jobs, what is not among them is gone. Else they are those
-	// that changed; one without a health is gone.
+	// Whole: Jobs are all jobs; others are gone. Otherwise they are those that changed; one without a health is
+	// gone.
 	Whole bool
 	Jobs  []Job // by name
 	// More is closed with the next change.

@@ -38,18 +38,16 @@ type Host struct {
 	Sessions []string `json:"-"`
 	// Here: it is the host that answers.
 	Here bool `json:"here,omitempty"`
-	// Silent says why it does not answer, empty if it does; Seen is when it did last,
-	// zero if it never did.
+	// Silent says why it does not answer, empty if it does; Seen is when it last did, zero if never.
 	Silent string    `json:"silent,omitempty"`
 	Seen   time.Time `json:"seen,omitzero"`
-	// Report is what it said last; nil if it never did.
+	// Report is its last answer; nil if there is none.
 	Report *report.Report `json:"report,omitempty"`
-	// State is what it does, as of Report: "draining" also while it leaves all its jobs because
-	// an operator stops them there, and "stopped" when it has; empty without a Report.
+	// State is what it does, as of Report: "draining" also while it leaves all its jobs because an operator has
+	// stopped them there, and "stopped" when it has; empty without a Report.
 	State engine.HostState `json:"state,omitempty"`
-	// Jobs counts those that it has, Items what it owns or runs of them, Running its
-	// items that run, Queued those that have begun and wait for a slot, each of the jobs that
-	// may be seen.
+	// Jobs counts its jobs, Items the items that it owns or runs, Running those that run, Queued those that
+	// have begun and wait for a slot; only jobs that may be seen count.
 	Jobs    int `json:"jobs"`
 	Items   int `json:"items"`
 	Running int `json:"running"`
@@ -58,7 +56,7 @@ type Host struct {
 	Stopped int `json:"stopped,omitempty"`
 	// Disabled are the jobs, by name, that its server is disabled for while another may run them.
 	Disabled []string `json:"disabled,omitempty"`
-	// Draining are the jobs that it is leaving, by name, those first of which something still runs.
+	// Draining are the jobs that it is leaving, those with running items first, by name.
 	Draining []Draining `json:"draining,omitempty"`
 }
 
@@ -92,9 +90,9 @@ type Options struct {
 	Fetch Fetch
 	// Registry knows the jobs that no host has; nil if there are none to show.
 	Registry Registry
-	// Changes are those that this host's store has, for who has paused jobs; nil if it has none.
+	// Changes finds changes in this host's store, to show who has paused jobs; nil if it has none.
 	Changes func(context.Context, history.Filter) (history.Page[history.Change], error)
-	// Events are those that this host's store has, for which hosts are gone; nil if it has none.
+	// Events finds events in this host's store, to show which hosts are gone; nil if it has none.
 	Events func(context.Context, history.Filter) (history.Page[event.Event], error)
 }
 
@@ -137,10 +135,10 @@ type known struct {
 	jobs   map[string]*engine.JobStatus
 	tally
 	sightings []event.Event // the newest mostSightings at most
-	// silent says why it does not answer, as of hushed or the newest round; seen is when it did.
+	// silent says why it does not answer, as of hushed or the newest round; seen is when it last did.
 	silent       string
 	hushed, seen time.Time
-	// slow says why a page did not get what it asked of its history, as of slowAt.
+	// slow says why a page got no answer from its history, as of slowAt.
 	slow   string
 	slowAt time.Time
 }
@@ -246,7 +244,7 @@ func New(o Options) *Cluster {
 		hosts: make(map[string]*known), jobs: make(map[string]*Job), pauses: make(pauses), changed: make(chan struct{})}
 }
 
-// knows says up to where a host's answers are known.
+// knows returns how far a host's answers are known.
 func (c *Cluster) knows(id string) (epoch string, since uint64) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -256,8 +254,8 @@ func (c *Cluster) knows(id string) (epoch string, since uint64) {
 	return "", 0
 }
 
-// list takes in which hosts there are, and forgets those that are no more. It returns how often
-// Expire was called before.
+// list updates the list of hosts, and forgets those that are gone. It returns how often Expire was called
+// before.
 func (c *Cluster) list(self Peer, peers []Peer) (expiries uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -285,7 +283,7 @@ func (c *Cluster) list(self Peer, peers []Peer) (expiries uint64) {
 	return c.expiries
 }
 
-// alone are the jobs of the registry that no host has; there were so many before.
+// alone returns the registry's jobs without a host, and how many there were before.
 func (c *Cluster) alone() (names []string, before int) {
 	all := c.o.Registry.Names()
 	c.mu.RLock()
@@ -367,8 +365,8 @@ func (c *Cluster) silence(id, why string) {
 	}
 }
 
-// NoteSlow notes why a page did not get what it asked of a host's history. That can be because so much
-// was asked: the host does not count as silent.
+// NoteSlow notes why a page got no answer from a host's history. The request may have been too large: the host
+// does not count as silent.
 func (c *Cluster) NoteSlow(id, why string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -377,9 +375,8 @@ func (c *Cluster) NoteSlow(id, why string) {
 	}
 }
 
-// WhySilent says why a host's history is not asked: the host does not answer, since a second at most
-// or in a round that ended a second ago at most, or NoteSlow was called in the last second.
-// It is empty otherwise.
+// WhySilent says why a host's history is not asked: the host has not answered in the last second or round, or
+// NoteSlow was called in the last second. It is empty otherwise.
 func (c *Cluster) WhySilent(id string) string {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -395,8 +392,7 @@ func (c *Cluster) WhySilent(id string) string {
 	return ""
 }
 
-// hush notes why a host does not answer; what it said of its jobs counts less then. The
-// caller holds c.mu.
+// hush notes why a host does not answer; its reports about jobs then count less. The caller holds c.mu.
 func (c *Cluster) hush(k *known, why string) {
 	answered := k.silent == ""
 	k.silent, k.hushed = why, time.Now()
@@ -467,8 +463,8 @@ func begun(j *engine.JobStatus) (running, queued int) {
 	return running, queued
 }
 
-// rounded notes the end of a round before whose begin Expire was called so often. What is late
-// shows by the clock alone.
+// rounded notes the end of a round; expiries is how often Expire was called before its begin. Late jobs depend
+// on the clock alone.
 func (c *Cluster) rounded(expiries uint64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -482,8 +478,7 @@ func (c *Cluster) rounded(expiries uint64) {
 	c.merge(late)
 }
 
-// merge puts jobs together once more, and wakes who watches if one may have changed. The caller
-// holds c.mu.
+// merge recomputes jobs, and wakes watchers if one may have changed. The caller holds c.mu.
 func (c *Cluster) merge(stale map[string]bool) {
 	if len(stale) == 0 {
 		return
@@ -511,7 +506,7 @@ func (c *Cluster) merge(stale map[string]bool) {
 	c.changed = make(chan struct{})
 }
 
-// together is a job as all say that know it; nil if none does. The caller holds c.mu.
+// together merges a job from all hosts that know it; nil if none does. The caller holds c.mu.
 func (c *Cluster) together(name string, now time.Time) *Job {
 	if parts := c.parts(name); len(parts) > 0 {
 		j := merge(parts, now)
@@ -536,30 +531,29 @@ func (c *Cluster) parts(name string) []part {
 	return parts
 }
 
-// Note learns of a change that this host has carried out, or tried to; what is known may be
-// outdated by it, as after Expire.
+// Note is called after a change that this host has carried out, or tried to; known data may be outdated, as
+// after Expire.
 func (c *Cluster) Note(change history.Change) {
 	c.o.Local.Note(change)
 	c.Expire()
 }
 
-// Expire has each Refresh after it wait for a round that begins after it, until one has ended.
+// Expire makes each later Refresh wait for a round that begins after it.
 func (c *Cluster) Expire() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.expiries++
 }
 
-// asked is one who waits for a round that begins after Expire was called so often.
+// asked is a caller that waits for a round after so many calls of Expire.
 type asked struct {
 	done     chan struct{}
 	expiries uint64
 }
 
-// Refresh waits until a round has ended a second ago at most; that takes a second, after
-// Expire two. After a round that is older than livePace, the next one begins meanwhile, for
-// who asks next: who follows a cluster waits for no host. In a round, a host may answer what
-// was so freshness before. An error is that of the context, or ErrEnded.
+// Refresh returns when a round has ended at most a second ago; it waits at most one second, after Expire two.
+// If the last round is older than livePace, the next one begins in the background for the next caller. In a
+// round, a host may answer with data as old as freshness. An error is that of the context, or ErrEnded.
 func (c *Cluster) Refresh(ctx context.Context) error {
 	c.mu.RLock()
 	age, expired := time.Since(c.at), c.shown < c.expiries
@@ -644,9 +638,9 @@ func (c *Cluster) Silent() (list []string) {
 	return list
 }
 
-// why says why a host does not answer; empty if it does. One that was killed and started again
-// is there twice until the earlier session has ended, and only the later process answers at its
-// address. The caller holds c.mu.
+// why says why a host does not answer; empty if it does. A host that was killed and restarted is listed twice
+// until the earlier session has ended, and only the later process answers at its address. The caller holds
+// c.mu.
 func (c *Cluster) why(k *known) string {
 	for _, o := range c.hosts {
 		same := o != k && o.peer.API != "" && o.peer.API == k.peer.API && o.peer.ServerIP == k.peer.ServerIP
@@ -692,8 +686,7 @@ func (c *Cluster) On(name string) map[string]*engine.JobStatus {
 	return byHost(c.parts(name))
 }
 
-// Each passes on what each host says of each of its jobs, in no order. It must not be asked
-// anything meanwhile.
+// Each yields each host's status of each of its jobs, in no order. yield must not call the Cluster.
 func (c *Cluster) Each(yield func(id string, s *engine.JobStatus)) {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -712,7 +705,7 @@ func byHost(parts []part) map[string]*engine.JobStatus {
 	return on
 }
 
-// Watch has the hosts asked again and again until end is called.
+// Watch keeps asking the hosts until end is called.
 func (c *Cluster) Watch(ctx context.Context) (end func(), err error) {
 	select {
 	case c.watches <- 1:

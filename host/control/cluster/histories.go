@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// Histories finds what ran on all hosts: in the store of this host if all share it,
-// else in those of all hosts, which are asked at once. It is safe for concurrent use.
+// Histories finds records of all hosts: in this host's store if all share it, otherwise in all hosts' stores in
+// parallel. It is safe for concurrent use.
 type Histories struct {
 	Store history.Store
 	// Self describes this host.
@@ -25,7 +25,7 @@ type Histories struct {
 	Stream func(ctx context.Context, p Peer, path string, line func([]byte)) error
 	// Tail has the lines of this host.
 	Tail *Tail
-	// Silences, if not nil, knows hosts that do not answer: they are not waited for again.
+	// Silences, if not nil, knows hosts that do not answer, so that they are not waited for again.
 	Silences Silences
 
 	waits time.Duration // how long a page waits for a host, in tests; 0 is patience
@@ -40,14 +40,13 @@ type Silences interface {
 // Found is a page over all hosts.
 type Found[T any] struct {
 	history.Page[T]
-	// Silent are hosts that have not answered, or do not run any more, and the database of the histories if that does not answer,
-	// and why: what they have is missing.
+	// Silent are hosts that have not answered or are gone, and the histories' database if it does not answer,
+	// with the reason: their records are missing.
 	Silent []string `json:"silent,omitempty"`
 }
 
-// See says whose records are wanted; nil is all jobs'. With See, and without patterns in the
-// filter, pages do not show whether stores have other records, unless there are more than
-// are read for one page.
+// See reports whether a job's records may be seen; nil means all. With See, and without patterns in the filter,
+// pages do not reveal whether stores have other records, unless there are more than are read for one page.
 type See func(job string) bool
 
 // kind is how records of a kind are found and put in order.
@@ -57,22 +56,22 @@ type kind[T any] struct {
 	own  func(context.Context, history.Filter) (history.Page[T], error)
 	at   func(*T) time.Time
 	job  func(*T) string
-	// whole, if not nil, puts records together of which several hosts have parts, and
-	// leaves out those that belong to another place of the list.
+	// whole, if not nil, merges records of which several hosts have parts, and drops those that belong to
+	// another place of the list.
 	whole func(ctx context.Context, m *paging[T], found []placed[T]) []T
 	// match, if not nil, is what the filter finds: hosts of earlier versions do not know all of it.
 	match func(*history.Filter, *T) bool
 }
 
-// Fires finds fires, each over all hosts. A fire stands where the first of the parts
-// began that the filter finds.
+// Fires finds fires, each over all hosts. A fire is listed at the begin of the first of its parts that the
+// filter matches.
 func (h *Histories) Fires(ctx context.Context, f history.Filter, see See) (Found[history.Fire], error) {
 	return find(ctx, h, f, see, kind[history.Fire]{history.ListFires, PathFires, h.Store.Fires, func(r *history.Fire) time.Time { return r.Begun },
 		func(r *history.Fire) string { return r.Job }, wholeFires, nil})
 }
 
-// Runs finds runs. One that went from host to host is listed once, on the host that had it last, as
-// far as is known; it stands where it began first that the filter finds.
+// Runs finds runs. A run that moved between hosts is listed once, on the host that had it last as far as known,
+// at its first begin that the filter matches.
 func (h *Histories) Runs(ctx context.Context, f history.Filter, see See) (Found[history.Run], error) {
 	return find(ctx, h, f, see, kind[history.Run]{history.ListRuns, PathRuns, h.Store.Runs, (*history.Run).At,
 		func(r *history.Run) string { return r.Job }, wholeRuns, nil})
@@ -124,8 +123,8 @@ func find[T any](ctx context.Context, h *Histories, f history.Filter, see See, k
 	return found, nil
 }
 
-// place is where a page ends: behind count records of a time that one source has. Of
-// that time, the sources before it are read to the end, and those behind it not begun.
+// place is the end of a page: after count records of a time from one source. For that time, the sources before
+// it are read completely, and those after it not at all.
 type place struct {
 	at     int64 // Unix nanoseconds
 	count  int

@@ -14,8 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/labels"
 )
 
-// Health says what an operator has to do about a job. It is the first of these that
-// is true.
+// Health says what an operator has to do about a job. The first one that applies counts.
 type Health string
 
 // The healths, worst first.
@@ -58,29 +57,29 @@ type Job struct {
 	// Labels are those of the job's definition, by name.
 	Labels labels.Set `json:"labels,omitempty"`
 	Health Health     `json:"health"`
-	// State is the one of its hosts' that says most, Reason why.
+	// State is the most significant of its hosts' states, Reason why.
 	State  engine.JobState `json:"state"`
 	Reason string          `json:"reason,omitempty"`
-	// Paused is who has paused, stopped or removed it, if it is that and the registry says so, or the
-	// newest changes on record.
+	// Paused says who has paused, stopped or removed it, as far as the registry or the newest recorded changes
+	// tell.
 	Paused *Paused `json:"paused,omitempty"`
 	// Cron is the schedule in force, empty if there is none; Next is its next instant,
 	// zero if there is none.
 	Cron     string `json:"cron"`
 	TimeZone string `json:"timeZone"`
-	// Terms is what else the schedule goes by, for programs of this project; empty for nothing.
+	// Terms are the settings besides cron and zone that determine the schedule, for programs of this project;
+	// empty for none.
 	Terms string `json:"terms,omitempty"`
 	// Backfill is the one that goes on; missing if there is none.
 	Backfill *engine.BackfillStatus `json:"backfill,omitempty"`
 	Next     time.Time              `json:"next,omitzero"`
-	// Arguments are those that the job declares; the default of each is what a run gets that is given none.
+	// Arguments are those that the job declares; the default of each is what a run gets without a value.
 	Arguments jobconfig.Arguments `json:"arguments,omitempty"`
 	// Starts is when the fire of Next starts, if that is put off by the job's jitter.
 	Starts time.Time `json:"starts,omitzero"`
 	Type   string    `json:"type,omitempty"`
-	// ShardingTotalCount is how many items it has. Running, Queued, Failed, Held and Disabled
-	// count the items in that state; Queued have begun and wait for a slot, Failed goes by their
-	// last runs.
+	// ShardingTotalCount is how many items it has. Running, Queued, Failed, Held and Disabled count the items
+	// in that state; Queued have begun and wait for a slot, Failed depends on their last runs.
 	ShardingTotalCount int `json:"shardingTotalCount"`
 	Running            int `json:"running"`
 	Queued             int `json:"queued"`
@@ -89,23 +88,23 @@ type Job struct {
 	Disabled           int `json:"disabled"`
 	// Listening counts the listeners that run for a second or longer: a kill of the job ends them.
 	Listening int `json:"listening,omitempty"`
-	// Failures is how many runs in a row were not OK, of the item for which that is most. Failing is
-	// since when an item has been failing: the end of the first of its failures in a row, or, if that
-	// is not known, when it was OK last. Both are zero if no item is.
+	// Failures is the highest number of runs in a row of one item that were not OK. Failing is since when an
+	// item has been failing: the end of the first of those runs, or, if unknown, of its last OK run. Both are
+	// zero if no item is failing.
 	Failures int       `json:"failures,omitempty"`
 	Failing  time.Time `json:"failing,omitzero"`
 	// Last is the newest fire that ended; nil if none is known.
 	Last *Last `json:"last,omitempty"`
-	// Hosts are the ids of the hosts that have the job, as in the list of hosts. None has it if its state
-	// is "no host", "without a definition" or "elsewhere", or while its module is being compiled.
+	// Hosts are the ids of the hosts that have the job, as in the list of hosts. It is empty in the states "no
+	// host", "without a definition" and "elsewhere", and while its module is being compiled.
 	Hosts []string `json:"hosts"`
 	// Stopped are those of Hosts on which an operator has stopped it.
 	Stopped []string `json:"stopped,omitempty"`
 	// DisabledOn are those of Hosts whose servers are disabled for it.
 	DisabledOn []string `json:"disabledOn,omitempty"`
 	Leader     string   `json:"leader,omitempty"`
-	// Module, File, Digests and Signer say what runs; Digests are several while a new
-	// version is being brought out.
+	// Module, File, Digests and Signer say what runs; there are several Digests while a new version is rolled
+	// out.
 	Module   string   `json:"module"`
 	File     string   `json:"file"`
 	Digests  []string `json:"digests"`
@@ -114,11 +113,11 @@ type Job struct {
 	Warnings []string `json:"warnings,omitempty"`
 	// Waits are what its hosts wait for.
 	Waits []engine.WaitStatus `json:"waits,omitempty"`
-	// Stale: none of its hosts answers. All this is what they said last.
+	// Stale: none of its hosts answers. All this is their last report.
 	Stale bool `json:"stale,omitempty"`
-	// SessionLost is set if none of its hosts has a session with the registry, to when the last one lost it: the health,
-	// the items and how they ended are what was known then, and nothing runs. It is missing if that is not known
-	// of any of them; then the job is in error.
+	// SessionLost is set if none of its hosts has a session with the registry, to when the last one lost it:
+	// health and items are as known then, and nothing runs. It is missing if that is unknown; then the job is
+	// in error.
 	SessionLost time.Time `json:"sessionLost,omitzero"`
 }
 
@@ -129,14 +128,13 @@ func (j *Job) Dim() bool { return j.Stale || !j.SessionLost.IsZero() }
 type Last struct {
 	Instant time.Time  `json:"instant,omitzero"`
 	Source  abi.Source `json:"source,omitempty"`
-	// Begun is when the first of its items was begun, Ended when the last one ended, Duration the time
-	// between the two, in nanoseconds: over all hosts, as in a list of fires. Begun and Duration are
-	// missing if that is not known.
+	// Begun is when the first of its items began, Ended when the last one ended, Duration the time between, in
+	// nanoseconds: over all hosts, as in a list of fires. Begun and Duration are missing if unknown.
 	Begun    time.Time     `json:"begun,omitzero"`
 	Ended    time.Time     `json:"ended"`
 	Duration time.Duration `json:"durationNs,omitempty"`
 	trigger  int64
-	// Outcome is the worst of its items; Message is what such an item said.
+	// Outcome is the worst of its items; Message is from such an item.
 	Outcome abi.Outcome `json:"outcome"`
 	Message string      `json:"message,omitempty"`
 }
@@ -171,8 +169,8 @@ func (p part) known() engine.JobState {
 	return p.LastState
 }
 
-// inSession are the parts of hosts with a session. If none has one they are those of hosts that know of before, and
-// lost is when the last of these lost its session; all if none does.
+// inSession returns the parts of hosts with a session. If none has one it returns those of hosts with earlier
+// data, and lost is when the last of them lost its session; all if none has any.
 func inSession(parts []part) (list []part, lost time.Time) {
 	var before []part
 	for _, p := range parts {
@@ -220,9 +218,8 @@ func (j *Job) Schedule() string { return timetable.Describe(j.Cron, j.Terms) }
 // Inherited is the file of defaults that a setting of the job's definition is from; empty if it is the definition's own.
 func (j *Job) Inherited(setting string) string { return j.inherited[setting] }
 
-// merge puts together what hosts say of one job. parts are by host, at least one. Hosts
-// that do not answer, or have no session, count for what others cannot know: which items they have, and how
-// those ended.
+// merge merges what hosts report of one job. parts are by host, at least one. Hosts that do not answer, or have
+// no session, only count for what others cannot know: which items they have, and how those ended.
 func merge(parts []part, now time.Time) *Job {
 	live, stale := answering(parts)
 	live, lost := inSession(live)
@@ -318,8 +315,8 @@ func scheduled(s engine.JobState) bool {
 	return s != engine.JobDisabled && s != engine.JobStopped && s != engine.JobRemoved && s != engine.JobDraining && s != engine.JobNoSession
 }
 
-// itemsOf are the items of a job. Of one that several hosts know, that counts which a
-// host says that answers and has a session, then what the host says that has begun it, then what is newer.
+// itemsOf returns the items of a job. If several hosts know an item, a host that answers and has a session
+// wins, then one that has begun it, then the newer report.
 func itemsOf(parts []part) []Item {
 	type known struct {
 		Item
@@ -352,8 +349,8 @@ func itemsOf(parts []part) []Item {
 	return items
 }
 
-// lastOf is the newest fire that hosts remember, over all of them: it took from the first begin to the
-// last end. After a restart they remember only what the records of their items say.
+// lastOf returns the newest fire that hosts remember, over all of them: from the first begin to the last end.
+// After a restart they remember only what the records of their items say.
 func lastOf(parts []part, items []Item) *Last {
 	var last *Last
 	for _, p := range parts {

@@ -13,13 +13,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// freshness is how old what a host says of itself may be when it is asked.
+// freshness is how old a host's report about itself may be.
 const freshness = 500 * time.Millisecond
 
 // Delta is what has changed on a host since it was asked before.
 type Delta struct {
-	// Epoch is another one when the host was started again, Generation the number of
-	// this answer: both are for the next question.
+	// Epoch changes when the host is restarted, Generation is the number of this answer: send both with the
+	// next question.
 	Epoch      string `json:"epoch"`
 	Generation uint64 `json:"generation"`
 	// Whole: Jobs are all jobs, not only those that changed.
@@ -31,7 +31,7 @@ type Delta struct {
 	Gone []string `json:"gone,omitempty"`
 	// Pauses are those on record at the host, of any jobs.
 	Pauses []Pause `json:"pauses,omitempty"`
-	// Sightings are events by which it has seen that other hosts are gone, Back that they were back.
+	// Sightings are events in which it has noticed that other hosts are gone, Back that they were back.
 	Sightings []event.Event `json:"sightings,omitempty"`
 	Back      []event.Event `json:"back,omitempty"`
 }
@@ -53,7 +53,7 @@ type Local struct {
 	peers      []Peer     // which hosts there are
 }
 
-// numbered is a job's status and the generation in which it came to be so.
+// numbered is a job's status and the generation in which it changed.
 type numbered struct {
 	status     *engine.JobStatus
 	generation uint64
@@ -61,21 +61,21 @@ type numbered struct {
 
 func (n numbered) compare(name string) int { return strings.Compare(n.status.Name, name) }
 
-// NewLocal returns what a host says of itself; report asks nothing of the registry.
+// NewLocal returns a Local; report must not ask the registry.
 func NewLocal(report func() report.Report) *Local {
 	return &Local{report: report, epoch: rand.Text(), pauses: make(pauses)}
 }
 
-// Invalidate has the next question answered by what is true then: something has
-// happened that people look for at once.
+// Invalidate makes the next question read the present state: something has happened that people look for at
+// once.
 func (l *Local) Invalidate() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.at = time.Time{}
 }
 
-// Delta is what has changed since an earlier answer; all if that was of another life
-// of the host, or if there was none.
+// Delta returns what has changed since an earlier answer; everything if that was before a restart, or if there
+// was none.
 func (l *Local) Delta(epoch string, since uint64) Delta {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -118,7 +118,7 @@ func (l *Local) Delta(epoch string, since uint64) Delta {
 	return d
 }
 
-// look compares what the host is doing with what it was doing. The caller holds l.mu.
+// look compares the host's present state with the last one. The caller holds l.mu.
 func (l *Local) look() {
 	l.generation++
 	l.host = l.report()

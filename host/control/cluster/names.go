@@ -2,9 +2,9 @@ package cluster
 
 import "strings"
 
-// namesOf names hosts for people: by the server's address, with the address of the API if several
-// hosts have that server. Explanations and histories know the server alone. An earlier process of a
-// host, at the same address, has the same name.
+// namesOf names hosts for people: by the server's address, with the address of the API if several hosts share
+// the server. Explanations and histories know only the server. An earlier process of a host at the same address
+// has the same name.
 func namesOf(hosts []Peer) func(Peer) string {
 	apis := make(map[string]string)  // of each server, one
 	several := make(map[string]bool) // servers

@@ -10,8 +10,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// paging makes one list of those of several stores: by time, and of one time by the names
-// of their hosts. What a store has of one time stays in its order.
+// paging merges the lists of several stores: by time, and at one time by the names of their hosts. Records of
+// one store at one time keep their order.
 type paging[T any] struct {
 	h      *Histories
 	kind   kind[T]
@@ -20,12 +20,13 @@ type paging[T any] struct {
 	limit  int
 	// patience is how long the page waits for each host, in all.
 	patience time.Duration
-	// unwritten: the database that all hosts share is away, and the others are asked for what they have not written there.
+	// unwritten: the database that all hosts share is away, and other hosts are asked only for what they have
+	// not written there.
 	unwritten bool
 	after     place // where the page before ended; at 0 with no count is the beginning
 
 	sources []*source[T]
-	// last is the place of the last record that was taken, or passed over.
+	// last is the place of the last record that was taken or skipped.
 	last  place
 	taken bool
 }
@@ -56,11 +57,11 @@ type placed[T any] struct {
 	source *source[T]
 }
 
-// mostPages bounds how many pages of one store are read for one page of all.
+// mostPages bounds how many pages of one store are read for one page of the merged list.
 const mostPages = 50
 
-// mostEmpty is after how many pages of one store that have nothing, but a next one, a page of all answers with what it has: each took the
-// store as long as it looks.
+// mostEmpty is how many empty pages of one store, which have a next one, end a merged page: each took the store
+// its full time.
 const mostEmpty = 2
 
 // open makes the sources.
@@ -111,11 +112,10 @@ func (m *paging[T]) add(name string, peer *Peer) {
 	m.sources = append(m.sources, s)
 }
 
-// readsAll reports whether the stores are read for all jobs, and only some may be seen.
+// readsAll reports whether the stores are read for all jobs although only some may be seen.
 func (m *paging[T]) readsAll() bool { return m.see != nil && len(m.filter.Jobs) == 0 }
 
-// page takes records until there are as many as are wanted, or no more are to be had
-// in time.
+// page takes records until there are as many as wanted, or no more can be read in time.
 func (m *paging[T]) page(ctx context.Context) ([]T, error) {
 	records := []T{}
 	for len(records) < m.limit {
@@ -163,8 +163,8 @@ func (m *paging[T]) take(ctx context.Context, n int) (found []placed[T], err err
 	return found, nil
 }
 
-// first is the source whose next record comes first; nil if there is none, or if it is
-// not known, because a store has given nothing yet.
+// first returns the source of the next record; nil if there is none, or if it is unknown because a store has
+// returned nothing yet.
 func (m *paging[T]) first() *source[T] {
 	var first *source[T]
 	for _, s := range m.sources {
@@ -243,9 +243,9 @@ func (m *paging[T]) get(ctx context.Context, s *source[T], path string, into any
 	return err
 }
 
-// next is the cursor of the next page, empty if there is none. full: the page has as many
-// records as are wanted. Where all is read, another page follows such a page always, and
-// may be empty: it would show whether there is more that may not be seen.
+// next returns the cursor of the next page, empty if there is none. full: the page has as many records as
+// wanted. If all jobs are read, such a page always has a next one, which may be empty: otherwise it would
+// reveal whether there are records that may not be seen.
 func (m *paging[T]) next(full bool) string {
 	more, looked := full && m.readsAll(), place{}
 	for _, s := range m.sources {
@@ -253,7 +253,7 @@ func (m *paging[T]) next(full bool) string {
 		if !s.more || len(s.page) > 0 {
 			continue
 		}
-		// A store that looked through much without finding anything: up to there.
+		// A store that searched much without a match: up to there.
 		if p, some, err := history.ParseCursor(m.kind.list, s.ask.After); err == nil && some {
 			if to := (place{at: p.Time}); looked == (place{}) || (to.at < looked.at) == m.filter.Oldest {
 				looked = to
@@ -271,8 +271,8 @@ func (m *paging[T]) next(full bool) string {
 	return m.filter.After
 }
 
-// noteSlow notes the hosts that the page has waited for in vain. One that has answered something
-// is not silent: it takes long for what the page asks.
+// noteSlow notes hosts whose answer did not come in time. A host that has answered something is not silent: the
+// request takes it long.
 func (m *paging[T]) noteSlow() {
 	for _, s := range m.sources {
 		if errors.Is(s.err, errLate) && !s.answered && m.h.Silences != nil {

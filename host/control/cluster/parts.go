@@ -15,11 +15,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// A fire is one record over all hosts, and each host's store has its own part; of a run that
-// was taken over, both hosts' stores have a record. These begin at different times, so that
-// those of one fire, or run, may be on different pages. So each that is found is asked for at
-// all other hosts by its key. It is shown where the first of its parts began that the
-// filter finds, and only there.
+// A fire is one record over all hosts, and each host's store has a part of it; a run that was taken over has a
+// record in both hosts' stores. These begin at different times, so that parts of one fire or run may be on
+// different pages. So each one found is requested from all other hosts by its key. It is listed only at the
+// first of its parts that the filter matches.
 
 // wholeFires puts fires together.
 func wholeFires(ctx context.Context, m *paging[history.Fire], found []placed[history.Fire]) []history.Fire {
@@ -46,8 +45,8 @@ func folded[T any](of []placed[T], join func(T, T) T) T {
 	return whole
 }
 
-// fireRuns are the runs that the sources have of fires that are not what their parts make together:
-// an item that one host took over from another is in the parts of both.
+// fireRuns are the runs of fires that cannot be merged from their parts alone: an item that one host took over
+// from another is in the parts of both.
 type fireRuns map[history.FireKey][][]history.Run // by source
 
 // mostRuns bounds how many runs one page asks the hosts for.
@@ -90,7 +89,7 @@ func runsOf(ctx context.Context, m *paging[history.Fire], parts []placed[history
 	return of
 }
 
-// whole is the fire that parts make: by its runs where they are known of all parts.
+// whole returns the fire made from its parts: from its runs, if those of all parts are known.
 func (of fireRuns) whole(m *paging[history.Fire], parts []placed[history.Fire]) history.Fire {
 	fire := folded(parts, history.Join)
 	bySource := of[fire.Key()]
@@ -134,8 +133,7 @@ func (of fireRuns) whole(m *paging[history.Fire], parts []placed[history.Fire]) 
 	return fire
 }
 
-// joined are the records that are shown of those found, each whole: joined with what other
-// sources have of it.
+// joined returns the records to show, each merged with what other sources have of it.
 func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key func(*T) K, same func(*T, *T) bool, whole func([]placed[T]) T, match func(*history.Filter, *T) bool) []T {
 	parts := make(map[K][]placed[T])
 	for _, f := range asked {
@@ -167,8 +165,8 @@ func joined[T any, K comparable](m *paging[T], found, asked []placed[T], key fun
 	return list
 }
 
-// earlier reports whether a record of one source comes before that of another, whatever the
-// page's order.
+// earlier reports whether a record of one source comes before that of another in time, whatever the page's
+// order.
 func (m *paging[T]) earlier(p, q placed[T]) bool {
 	atP, atQ := m.kind.at(&p.record), m.kind.at(&q.record)
 	if atP.Equal(atQ) {
@@ -226,7 +224,7 @@ func placedParts[T any](m *paging[T], answers [][]T) (all []placed[T]) {
 	return all
 }
 
-// firesIn are what a store has of fires. What it does not know is left out.
+// firesIn returns what a store has of fires, without unknown ones.
 func firesIn(ctx context.Context, store history.Store, keys []history.FireKey) []history.Fire {
 	fires := []history.Fire{}
 	for _, key := range keys {
@@ -241,7 +239,7 @@ func firesIn(ctx context.Context, store history.Store, keys []history.FireKey) [
 	return fires
 }
 
-// runsIn are what a store has of runs. What it does not know is left out.
+// runsIn returns what a store has of runs, without unknown ones.
 func runsIn(ctx context.Context, store history.Store, ids []string) []history.Run {
 	runs := []history.Run{}
 	for _, id := range ids {
@@ -268,7 +266,7 @@ func partsQueries(keys []history.FireKey) []string {
 // runsQueries are the questions for runs, as queries of PathParts: run=ID.
 func runsQueries(ids []string) []string { return queriesOf("run", ids) }
 
-// queriesOf has the values of one parameter in as few queries as are not too long.
+// queriesOf puts the values of one parameter into as few queries as the length limit allows.
 func queriesOf(name string, values []string) (queries []string) {
 	var query strings.Builder
 	for _, v := range values {

@@ -22,8 +22,8 @@ type Paused struct {
 	Until time.Time `json:"until,omitzero"`
 }
 
-// pausedBy is who has paused a job in a state, as the registry says it on hosts that are in that
-// state: what was said last. Nil: it does not.
+// pausedBy returns who has paused a job, from the registry's newest word on hosts that are in that state. Nil:
+// unknown.
 func pausedBy(parts []part, state engine.JobState) *Paused {
 	var last *engine.Said
 	for _, p := range parts {
@@ -52,7 +52,7 @@ const (
 	stoppedAll  = "/stopped"
 )
 
-// pauseOf is what a change means for whether its job is paused; ok is false if nothing.
+// pauseOf returns what a change says about whether its job is paused; ok is false if nothing.
 func pauseOf(c *history.Change) (p Pause, ok bool) {
 	o, known := operation.Of(c.What)
 	if !known || o.Row().Effect == operation.NoEffect {
@@ -68,10 +68,9 @@ func pauseOf(c *history.Change) (p Pause, ok bool) {
 	return p, c.Error == "" && c.Item == nil
 }
 
-// WhoPaused is who has paused a job that is paused, by its newest changes, newest first. Nil: that
-// is not known. If the newest change has the job run again, another program has paused it
-// since, and it is not known which. If all jobs of a host were paused, or run again, since, it may
-// be by that.
+// WhoPaused returns who has paused a paused job, from its newest changes, newest first. Nil: unknown. If the
+// newest change let the job run again, an unknown other program has paused it since. If all jobs of a host were
+// paused or resumed since, that may be the cause.
 func (c *Cluster) WhoPaused(j *Job, changes []history.Change) *Paused {
 	c.mu.RLock()
 	defer c.mu.RUnlock()
@@ -100,7 +99,7 @@ type numberedPause struct {
 	generation uint64
 }
 
-// learn takes a pause in, unless a newer one is known.
+// learn stores a pause, unless a newer one is known.
 func (l pauses) learn(p Pause, generation uint64) (isNews bool) {
 	if have, known := l[p.Job]; known && !p.At.After(have.At) {
 		return false
@@ -126,8 +125,8 @@ func (l pauses) trim() {
 	maps.DeleteFunc(l, func(_ string, p numberedPause) bool { return !p.At.After(middle) })
 }
 
-// Note learns of changes that this host has recorded: lists of jobs name who has paused a job
-// without asking a history. The other hosts learn it when they ask this one.
+// Note stores changes that this host has recorded, so that lists of jobs name who has paused a job without
+// reading a history. Other hosts get them when they ask this one.
 func (l *Local) Note(changes ...history.Change) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -140,12 +139,12 @@ func (l *Local) Note(changes ...history.Change) {
 	l.pauses.trim()
 }
 
-// mostRemembered is how many pages of changes, of history.MaxLimit each, a host looks through for
-// pauses when it begins, and how many of events for hosts that are gone.
+// mostRemembered is how many pages of changes, of history.MaxLimit each, a starting host reads for pauses, and
+// how many of events for gone hosts.
 const mostRemembered = 10
 
-// Remember learns of the newest changes of this host's store, when the host begins. What it
-// cannot read it does not know: pages of single jobs ask the history.
+// Remember reads the newest changes of this host's store, when the host starts. What it cannot read stays
+// unknown: pages of single jobs read the history.
 func (l *Local) Remember(ctx context.Context, changes func(context.Context, history.Filter) (history.Page[history.Change], error)) {
 	f := history.Filter{Limit: history.MaxLimit}
 	for range mostRemembered {

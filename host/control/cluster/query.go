@@ -110,8 +110,8 @@ func Query(f history.Filter) url.Values {
 	return q
 }
 
-// ParseQuery reads a filter from the query of a URL. What is empty is as if it were
-// missing: that is how forms send it. The error joins a [QueryError] for each parameter that is wrong.
+// ParseQuery reads a filter from the query of a URL. An empty value counts as missing: forms send it. The error
+// joins a [QueryError] for each wrong parameter.
 func ParseQuery(q url.Values) (f history.Filter, err error) {
 	r := queryReader{q: q}
 	f = history.Filter{Jobs: r.texts("job"), Host: q.Get("host"), Run: q.Get("run"), Text: q.Get("text"), After: q.Get("after")}

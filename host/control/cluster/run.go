@@ -9,19 +9,19 @@ import (
 )
 
 const (
-	// oldest is how long ago the round may have ended that a page shows.
+	// oldest is the greatest age of the round that a page shows.
 	oldest = time.Second
 	// patience is how long a page waits for hosts that do not answer.
 	patience = time.Second
 	// lookPatience is how long it waits for the registry at least.
 	lookPatience = 200 * time.Millisecond
-	// longestFetch is how long a host may take for an answer that no page waits for
-	// any more: the first one is large.
+	// longestFetch is how long a host may take for an answer that no page waits for any more: the first answer
+	// is large.
 	longestFetch = 10 * time.Second
-	// livePace lies between two rounds while somebody watches, or asks all the time.
+	// livePace is the interval of rounds while there are watchers or frequent requests.
 	livePace = 750 * time.Millisecond
-	// idlePace lies between two rounds while nobody does: that says when a host answered last, also
-	// to who looks when it does not any more.
+	// idlePace is the interval of rounds otherwise: so it is known when a host last answered, even after it has
+	// gone.
 	idlePace = time.Minute
 )
 
@@ -40,8 +40,7 @@ const registryID = "registry"
 type asking struct {
 	*Cluster
 	answers chan answer
-	// open are the ids of the hosts that have not answered, late those of which no
-	// page waits any more.
+	// open are the ids of hosts that have not answered, late those that no page waits for any more.
 	open, late map[string]bool
 	under      bool // a round is under way
 	looked     bool // the registry was asked in it
@@ -55,7 +54,7 @@ type asking struct {
 	fetches       sync.WaitGroup
 }
 
-// Run asks the hosts when somebody wants to know, and else once a minute, until ctx is done.
+// Run asks the hosts on request, and otherwise once a minute, until ctx is done.
 func (c *Cluster) Run(ctx context.Context) error {
 	a := &asking{Cluster: c, answers: make(chan answer), open: make(map[string]bool), late: make(map[string]bool),
 		limit: time.NewTimer(patience), pace: time.NewTicker(idlePace)}
@@ -130,8 +129,8 @@ func (a *asking) watch(n int) {
 	}
 }
 
-// begin begins a round, unless one is under way: it asks all hosts that are not being
-// asked, and looks at its own while they answer.
+// begin begins a round, unless one is in progress: it asks all hosts that are not being asked, and reads this
+// host's state meanwhile.
 func (a *asking) begin(ctx context.Context) {
 	if a.under {
 		return

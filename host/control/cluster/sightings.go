@@ -15,8 +15,8 @@ const (
 	sightingsKept = 24 * time.Hour
 	// mostSightings bounds how many events about that it remembers: the newest.
 	mostSightings = 1000
-	// noticed is how long after its end a host is seen to be gone at most: the longest timeout
-	// of a session that registries grant, and a while.
+	// noticed is the longest time until a dead host is seen to be gone: the longest session timeout that
+	// registries grant, and a reserve.
 	noticed = 2 * time.Minute
 )
 
@@ -35,9 +35,9 @@ func Regained(h tree.ClusterDetail, id string) bool {
 	return at >= 0 && at < len(h.Sessions)-1
 }
 
-// IsBack reports whether the host with the id, which was seen to be gone at a time, is back: its process
-// has another session, or another process of its server began since. What it had published itself, which
-// may be listed a moment longer, is no sign of that.
+// IsBack reports whether the host with the id, which was seen to be gone at a time, is back: its process has
+// another session, or another process of its server began since. Its own old node, which may be listed a moment
+// longer, does not count.
 func IsBack(h tree.ClusterDetail, id string, gone time.Time) bool {
 	if slices.Contains(h.Sessions, event.TermOf(id)) {
 		return Regained(h, id)
@@ -45,8 +45,8 @@ func IsBack(h tree.ClusterDetail, id string, gone time.Time) bool {
 	return h.ServerIP == tree.ServerOf(id) && h.Started.After(gone.Add(-noticed))
 }
 
-// NoteGone learns of events of this host that say which hosts are gone, or back; others are passed
-// over. Pages show hosts that are gone without asking a history, which would read all events of a day.
+// NoteGone stores this host's events that say which hosts are gone or back; it ignores others. Pages show gone
+// hosts without reading a history, which would read all events of a day.
 func (l *Local) NoteGone(events ...event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -66,9 +66,8 @@ func (l *Local) noteGone(events []event.Event) {
 	l.sightings = slices.Delete(l.sightings, 0, max(len(l.sightings)-mostSightings, 0))
 }
 
-// NotePeers learns which hosts there are from now on, this one among them. It returns events, for this
-// host's history, that say which of those that were gone are back, or were until now: when they stop in
-// good order, nothing else says so.
+// NotePeers sets which hosts exist now, including this one. It returns events, for this host's history, that
+// say which gone hosts are back, or were back until now: when they stop in good order, nothing else says so.
 func (l *Local) NotePeers(list []Peer) (back []event.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -22,7 +22,7 @@ type Tail struct {
 // NewTail returns a tail without followers.
 func NewTail() *Tail { return &Tail{followers: make(map[*Follower]bool)} }
 
-// Add passes a line on. It does not block: who is slow loses lines.
+// Add passes a line on. It does not block: slow followers lose lines.
 func (t *Tail) Add(l history.Line) {
 	if t.count.Load() == 0 {
 		return
@@ -94,9 +94,8 @@ const (
 	tailSilence = 45 * time.Second
 )
 
-// Follow passes on the lines of all hosts that match the filter, from now on and until
-// ctx is done; out takes those of this host and of the others in the order in which they
-// come. It returns when nothing is sent any more.
+// Follow sends the lines of all hosts that match the filter, from now on until ctx is done, to out in the order
+// of arrival. It returns when nothing more is sent.
 func (h *Histories) Follow(ctx context.Context, f history.Filter, out chan<- Tailed) {
 	send := func(l Tailed) {
 		select {

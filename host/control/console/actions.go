@@ -26,8 +26,8 @@ import (
 // actionTimeout bounds what a form does; it is that of the API's operations.
 const actionTimeout = 15 * time.Second
 
-// actor does what a form asks for. It returns what was done, for people; with an error,
-// too, if a part was. Empty: nothing was.
+// actor carries out a form. It returns what was done, for people; also with an error, if a part was done.
+// Empty: nothing was done.
 type actor func(ctx context.Context, s *service.Service, r *http.Request, p *page) (done string, err error)
 
 // act carries out a form, and goes back to a page that says what came of it.
@@ -74,8 +74,8 @@ type act struct {
 
 type field struct{ Name, Value string }
 
-// Key tells an action's form from those beside it: a form that a reader has opened stays the same action when others come
-// or go on a page that is kept up to date.
+// Key distinguishes an action's form from its neighbours: a form that a reader has opened stays the same action
+// when others come or go on a live page.
 func (a act) Key() string {
 	key := a.To
 	for _, f := range a.Fields {
@@ -212,8 +212,8 @@ func actOnJob(ctx context.Context, s *service.Service, r *http.Request, p *page)
 	return p.T("done."+action, job), nil
 }
 
-// trigger has a job fire now, with the items and the parameter that a form gives: one
-// that is typed, or, if a box is ticked, the empty one. Without both the job's own stays.
+// trigger triggers a job with the items and the parameter of a form: the typed text, or the empty one if a box
+// is ticked. Without either the job's own parameter is used.
 func trigger(ctx context.Context, s *service.Service, job string, r *http.Request, p *page) (string, error) {
 	var param *string
 	text, empty := typed(r.PostForm.Get("param")), r.PostForm.Get("emptyParam") == "true"
@@ -250,8 +250,8 @@ const argumentField = "arg."
 // named are the texts of arguments, by name.
 type named map[string]string
 
-// namedArguments are those that a form gives; nil if it has no fields for them. A field that is left empty gives an argument of a
-// string the empty text, and of another type none.
+// namedArguments returns the arguments of a form; nil if it has no fields for them. An empty field sets a
+// string argument to the empty text, and omits others.
 func namedArguments(r *http.Request) named {
 	var out named
 	for name, values := range r.PostForm {

@@ -21,9 +21,8 @@ import (
 type alertsView struct {
 	P *page
 	*service.Alerts
-	// Firing are the alerts that go on, Over those that ended lately, by their causes, Quiet the silences: of
-	// each the first mostAlerts. More counts those that are left out of each. Going counts the alerts
-	// that go on.
+	// Firing are the current alerts, Over the recently ended ones, by cause, Quiet the silences: the first
+	// mostAlerts of each. More counts those that are left out of each list. Going counts the current alerts.
 	Firing, Over                  []alertRow
 	Going                         int
 	Quiet                         []silenceRow
@@ -39,8 +38,8 @@ type alertsView struct {
 	Routes []routeRow
 }
 
-// alertRow is a line of alerts of one cause: the one that began first, if there are several without its item. N is how many
-// there are.
+// alertRow is a line of alerts of one cause: the first one, without its item if there are several. N is how
+// many there are.
 type alertRow struct {
 	P *page
 	service.Alert
@@ -53,8 +52,8 @@ type alertRow struct {
 	Silence string
 }
 
-// messageRow is what a receiver of a route has got of a cause: At is when it got the newest message, zero if it got nothing,
-// and Unsent counts the alerts of which it got none.
+// messageRow is what a receiver of a route has got about a cause: At is when it got the newest message, zero if
+// none, and Unsent counts the alerts that it got no message about.
 type messageRow struct {
 	To     alert.Target
 	At     time.Time

@@ -17,8 +17,8 @@ import (
 //go:embed static templates
 var files embed.FS
 
-// assets are the files that pages load, under a prefix that changes with any of them:
-// browsers keep them for ever.
+// assets are the files that pages load, under a prefix that changes with any of them: browsers cache them for
+// ever.
 type assets struct {
 	prefix string
 	files  map[string]asset
@@ -76,8 +76,8 @@ func newAsset(name string, text []byte) (asset, error) {
 	return asset{kind, text, small.Bytes()}, nil
 }
 
-// ServeHTTP implements [http.Handler]. A page of an older program may ask for older files:
-// it gets those of now, and they are not kept.
+// ServeHTTP implements [http.Handler]. A page of an older program may ask for older files: it gets the present
+// ones, uncached.
 func (a *assets) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	file, known := a.files[path.Base(r.URL.Path)]
 	if !known {

@@ -29,8 +29,8 @@ type settingRow struct {
 	Now, Given string
 	// Problem says what is wrong with what was given.
 	Problem string
-	// Changed: the form has another value than the registry. Stale: the registry has
-	// another one than when the form was made, Was.
+	// Changed: the form's value differs from the registry's. Stale: the registry's value has changed since the
+	// form was made, from Was.
 	Changed, Stale bool
 	Was            string
 	Origin         admin.Origin
@@ -57,8 +57,8 @@ func (s settingRow) Input() string {
 	}
 }
 
-// Bounded reports whether the input has the bounds of the setting. A browser sends no form with a number that is beyond
-// them, and another program may have written one.
+// Bounded reports whether the input has the setting's bounds. A browser does not send a form with a number
+// beyond them, and another program may have written one.
 func (s settingRow) Bounded() bool {
 	n, err := strconv.ParseInt(s.Given, 10, 64)
 	return s.Min != s.Max && (s.Given == "" || (err == nil && n >= s.Min && n <= s.Max))
@@ -211,8 +211,7 @@ func editPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, 
 	return view{"", redirect{jobPath(job, "config"), p.T("config.done", strings.Join(slices.Sorted(maps.Keys(e.Settings)), ", "))}}, nil
 }
 
-// take takes in a form. It returns the settings that the reader has changed since the form
-// was made.
+// take reads a form. It returns the settings that the reader has changed since the form was made.
 func (v *configView) take(form map[string][]string) map[string]string {
 	text := func(name string) (string, bool) {
 		values, given := form[name]

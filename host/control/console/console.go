@@ -112,7 +112,7 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c.mux.ServeHTTP(w, r)
 }
 
-// policy lets a page load the console's own files, and nothing else.
+// policy lets a page load only the console's own files.
 const policy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 
 // view is what a page shows, and by which template.
@@ -124,7 +124,7 @@ type view struct {
 // shower makes a page. It has set the page's title, and may set its status.
 type shower func(ctx context.Context, c *Console, r *http.Request, p *page) (view, error)
 
-// ofAll has a page that is made from all jobs take one of the places for these while it is made.
+// ofAll limits how many pages are made from all jobs at once.
 func ofAll(do shower) shower {
 	return func(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 		leave, err := c.o.Service.Page(ctx)
@@ -143,7 +143,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 	p := c.newPage(ctx, r)
 	hosts, err := c.o.Service.Hosts(ctx)
 	p.know(hosts)
-	mark, _ := c.o.Service.Mark() // before anything else is read
+	mark, _ := c.o.Service.Mark() // before all other reads
 	p.Mark = mark.String()
 	v := view{}
 	if err == nil {
@@ -268,12 +268,12 @@ func kindOf(err error) problemKind {
 	return problemKind{"failed", http.StatusInternalServerError}
 }
 
-// missingPage is what stands at addresses that there are not.
+// missingPage is the page for unknown addresses.
 func missingPage(_ context.Context, _ *Console, r *http.Request, p *page) (view, error) {
 	return view{}, &service.NotFoundError{What: p.T("problem.address", r.URL.Path)}
 }
 
-// formError: a field of a form is not what it may be.
+// formError: a field of a form has an invalid value.
 type formError struct{ Field, Problem string }
 
 func (e *formError) Error() string { return fmt.Sprintf("%s: %s", e.Field, e.Problem) }

@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// The cookies of the console. They hold no secret: what a page looks like, and what the
-// form before it has done. The browser's script writes the zone.
+// The cookies of the console. They hold no secret: the look of pages, and the result of the last form. The
+// browser's script writes the zone.
 const (
 	cookieLang  = "wasmjob-lang"
 	cookieTheme = pages.ThemeCookie
@@ -47,7 +47,8 @@ func preferences(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, local(q.Get("back"), "/"), http.StatusSeeOther)
 }
 
-// local is a path of this site, or another one if it is not: nobody is sent elsewhere.
+// local returns path if it is a path of this site, otherwise the other one, so that no redirect leaves the
+// site.
 func local(path, otherwise string) string {
 	u, err := url.Parse(path)
 	if err != nil || u.IsAbs() || u.Host != "" || !strings.HasPrefix(u.Path, "/") || strings.HasPrefix(path, "//") || strings.ContainsAny(path, "\\\r\n\t") {

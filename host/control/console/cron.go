@@ -128,8 +128,8 @@ func (r *reader) days(d schedule.Days) string {
 	return dates + weekdays
 }
 
-// step is the distance between numbers that go evenly from the first to below the bound,
-// beginning below the distance; 0 if they do not.
+// step returns the constant distance between numbers that cover the range up to bound, beginning below the
+// distance; 0 if there is none.
 func step(list []int, bound int) int {
 	if len(list) < 2 {
 		return 0

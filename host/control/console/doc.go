@@ -1,8 +1,8 @@
-// Package console is the console: pages that people look at in a browser, about the whole
-// cluster, made of what host/control/service answers and nothing else.
+// Package console is the web console: pages about the whole cluster, made only from the answers of
+// host/control/service.
 //
-// Pages are whole without JavaScript: links, and forms that post. Scripts keep them up
-// to date: when the API's stream says that jobs have changed, the same page is asked for
-// again, and what differs is put in its place. Nothing comes from elsewhere, and no script
-// or style stands in a page, so that its Content-Security-Policy is strict.
+// Pages work without JavaScript: links, and forms that post. Scripts keep them up to date: when the API's
+// stream says that jobs have changed, the page is requested again, and differing parts are replaced. Nothing is
+// loaded from elsewhere, and pages have no inline script or style, so that the Content-Security-Policy is
+// strict.
 package console

@@ -10,8 +10,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// frame is what every page of a job begins with: the job's name, how it is, what the reader may do to it, and the
-// tabs of its pages.
+// frame is the head of every page of a job: the job's name, its state, the reader's actions, and the tabs of
+// its pages.
 type frame struct {
 	P    *page
 	Name string
@@ -27,8 +27,8 @@ type frame struct {
 	Acts  []act
 }
 
-// frame puts the frame of a job on the page. A job that no host has, or only hosts that do not answer, has one
-// without a state: its history may still be there.
+// frame puts the frame of a job on the page. A job without a host, or only with silent hosts, has one without a
+// state: its history may still exist.
 func (c *Console) frame(ctx context.Context, p *page, name, tab string) error {
 	f := &frame{P: p, Name: name, Tab: tab}
 	d, err := c.o.Service.Job(ctx, name)
@@ -72,15 +72,15 @@ func (c *Console) below(ctx context.Context, p *page, name, tab string) error {
 	return err
 }
 
-// framed puts the frame of a job on a list whose filter is for one job alone. A name that no host has may be a
-// pattern that finds nothing: it has none.
+// framed puts the frame of a job on a list that is filtered by one job. A name that no host has may be a
+// pattern without a match: then there is no frame.
 func (c *Console) framed(ctx context.Context, p *page, f history.Filter, tab string) error {
 	name, one := f.OnlyJob()
 	if !one {
 		return nil
 	}
 	if _, err := c.o.Service.Job(ctx, name); err != nil && !errors.As(err, new(*service.SilentError)) {
-		return nil // nor has one that the reader may not see: the list says of both alike that nothing matches
+		return nil // nor for a hidden job: the list says for both that nothing matches
 	}
 	return c.frame(ctx, p, name, tab)
 }

@@ -29,7 +29,7 @@ type jobView struct {
 	Grid    []gridRow
 	Unowned string
 	Matrix  bool // each row has all items, in columns
-	// Shown are the items in the table: those that need somebody, then the others.
+	// Shown are the items in the table: those that need attention, then the others.
 	Shown     []cluster.Item
 	Fires     fireTable
 	Legend    []badge
@@ -74,8 +74,8 @@ type bar struct {
 	history.Fire
 	Class, Title string
 	X, Y, H      int
-	// Begun is in Unix milliseconds, Took and Late are in milliseconds, empty for what is not known
-	// (yet), or does not apply: for the charts.
+	// Begun is in Unix milliseconds, Took and Late are in milliseconds, empty if unknown or not applicable: for
+	// the charts.
 	BegunMS        int64
 	TookMS, LateMS string
 }
@@ -139,7 +139,7 @@ func jobPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, e
 	return view{"job", v}, nil
 }
 
-// ownZones are those that some hosts go by, by their ids, as far as they say, sorted.
+// ownZones returns the default zones of some hosts, by their ids, as far as they report them, sorted.
 func ownZones(ids []string, hosts []cluster.Host) []string {
 	zones := make(map[string]bool)
 	for _, h := range hosts {
@@ -339,13 +339,13 @@ func (v itemView) Offset() string {
 	return v.P.Line(string(*v.Kept.Offset))
 }
 
-// Typable reports whether a form can have the offset, and gives it back as it is.
+// Typable reports whether a form can show the offset and return it unchanged.
 func (v itemView) Typable() bool {
 	return v.Kept == nil || v.Kept.Offset == nil || (v.Offset() == string(*v.Kept.Offset) && !strings.Contains(v.Offset(), "\r"))
 }
 
-// itemPage asks the registry for what the item keeps. No other page asks it anything, but for that
-// of a configuration.
+// itemPage reads from the registry what the item keeps. Of the other pages only that of a configuration reads
+// the registry.
 func itemPage(ctx context.Context, c *Console, r *http.Request, p *page) (view, error) {
 	name := r.PathValue("job")
 	p.Live = liveAll

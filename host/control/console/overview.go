@@ -65,7 +65,7 @@ func (p *page) why(j *cluster.Job) (text string, since time.Time) {
 	return "", time.Time{}
 }
 
-// whyError says why hosts cannot run a job. If that is because they have had no session with the registry since they began,
+// whyError says why hosts cannot run a job. If they have had no session with the registry since they started,
 // since is the time of the first of these.
 func (p *page) whyError(j *cluster.Job) (text string, since time.Time) {
 	if j.State != engine.JobNoSession || !j.SessionLost.IsZero() {

@@ -32,14 +32,14 @@ type page struct {
 	Namespace string
 	Version   string
 	Assets    string
-	// Live is liveAll for pages that are kept up to date, LiveJob the one job whose changes
-	// they show. Mark is up to where changes are in the page.
+	// Live is liveAll for pages that are kept up to date, LiveJob the one job whose changes they show. Mark
+	// says up to which change the page is.
 	Live, LiveJob, Mark string
 	// Have are the parts of the page that the browser has, empty for a request that is no update.
 	Have string
 	// Alerts is the version of the alerts that are in the page, empty if none are.
 	Alerts string
-	// Banners are above the page: what keeps it from being the whole truth.
+	// Banners are above the page: they say why it may be incomplete or outdated.
 	Banners []banner
 	Flash   *flash
 	// NoHistory: the history cannot be read, so that nothing is known of what has run.
@@ -158,8 +158,8 @@ func sessionless(s engine.Status) time.Time {
 	return time.Time{}
 }
 
-// None says that nothing is known of something, by a text that says that there is none; it says so
-// only if nothing is missing.
+// None returns a text that says that there is none of something, if nothing is missing; otherwise one that says
+// that nothing is known.
 func (p *page) None(key string) string {
 	switch {
 	case p.NoHistory:
@@ -267,7 +267,7 @@ func outcomeClass(o abi.Outcome) string {
 	}
 }
 
-// Beyond is what the reason of a wait says besides what is waited for.
+// Beyond returns what a wait's reason says besides what is waited for.
 func (p *page) Beyond(w engine.WaitStatus) string {
 	what := p.texts.Word(i18n.English, "wait", string(w.What))
 	if w.Reason == what {

@@ -15,8 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// reader is who a page is written for: in which language, for which zone, and when.
-// Templates call its methods.
+// reader is the reader of a page: language, zone, and present time. Templates call its methods.
 type reader struct {
 	Lang i18n.Language
 	Zone *time.Location
@@ -56,7 +55,7 @@ func (r *reader) Size(n int64) string { return words.Size(n) }
 // Size64 is Size of an int.
 func (r *reader) Size64(n int) string { return words.Size(int64(n)) }
 
-// Line is text of guests and hosts without what a browser might take for something else.
+// Line returns text of guests and hosts with control characters escaped.
 func (r *reader) Line(text string) string { return words.Printable(text) }
 
 // pageInText is a page that a message names, as in "docs/grants.md".

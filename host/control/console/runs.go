@@ -85,7 +85,7 @@ func (p *page) without(err error) error {
 	return nil
 }
 
-// Known says how many items a fire has, and of how many something is known if histories are missing.
+// Known says how many items a fire has, and how many are known if histories are missing.
 func (p *page) Known(f history.Fire) string {
 	if f.Lacks() && p.Partial {
 		return p.T("n.known", len(f.Items), f.Total)
@@ -93,7 +93,7 @@ func (p *page) Known(f history.Fire) string {
 	return p.T("n.total", f.Total)
 }
 
-// Empty is the heading of an empty list; otherwise is the text of one that nothing was left out of.
+// Empty is the heading of an empty list; otherwise is the text if no filter left anything out.
 func (p *page) Empty(otherwise string) string {
 	if p.filtered() {
 		otherwise = "empty.filter"

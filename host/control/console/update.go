@@ -9,9 +9,8 @@ import (
 	"strings"
 )
 
-// headerHave names the parts of a page that a browser has, by their ids, separated by spaces. A
-// request with it is answered by the parts in JSON, and only the parts that the browser lacks
-// have their text.
+// headerHave names the parts of a page that a browser has, by their ids, separated by spaces. The answer is
+// JSON with all parts, and the text only of those that the browser lacks.
 const headerHave = "Wasmjob-Have"
 
 const (
@@ -32,8 +31,8 @@ type update struct {
 	Parts []part `json:"parts"`
 }
 
-// parts cuts a page behind some of its lines. Which ones depends on seed and the line alone, so
-// that a line that changes, comes or goes changes the parts next to it and no others.
+// parts splits a page after some of its lines. seed and the line alone decide where, so that a changed, new or
+// removed line changes only the parts next to it.
 func parts(seed maphash.Seed, page string) []part {
 	size := uint64(partSize)
 	for uint64(len(page))/size > mostParts {

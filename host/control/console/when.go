@@ -10,8 +10,8 @@ import (
 
 // moment is a time as a page shows it.
 type moment struct {
-	// ISO is for the machine, Text short, Full with date and zone, Relative from now;
-	// Counted is Relative where the page's script does not count it on.
+	// ISO is for machines, Text short, Full with date and zone, Relative from now; Counted is Relative, except
+	// where the page's script keeps counting.
 	ISO, Text, Full, Relative, Counted string
 	// Missing: there is no such time, and all else is empty.
 	Missing bool
@@ -22,10 +22,10 @@ const (
 	fullTime = "2006-01-02 15:04:05 MST"
 )
 
-// whole leaves out parts of a second.
+// whole truncates a duration to seconds.
 func whole(d time.Duration) time.Duration { return d.Truncate(time.Second) }
 
-// At is a time as the page shows it. It is called by templates.
+// At returns a time as the page shows it. Templates call it.
 func (r *reader) At(t time.Time) moment {
 	if t.IsZero() {
 		return moment{Missing: true}
@@ -41,8 +41,8 @@ func (r *reader) At(t time.Time) moment {
 	return moment{ISO: t.UTC().Format(isoTime), Text: local.Format(form), Full: local.Format(fullTime), Relative: r.relative(t), Counted: r.counted(t)}
 }
 
-// counted is a time from now for what the page's script counts on. Updates leave it to the script:
-// with it, each part of a page with times would be another one a second later.
+// counted returns the relative time that the page's script then keeps counting. Updates leave it to the script:
+// otherwise each part of a page with times would differ a second later.
 func (r *reader) counted(t time.Time) string {
 	if r.Update {
 		return ""

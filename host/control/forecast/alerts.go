@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule/plan"
 )
 
-// judged counts the alerts that a play of one job would have begun: it tells the judge of alerts what a host would, and answers for the
-// registry. It is for one goroutine.
+// judged counts the alerts that a simulation of one job would begin: it passes a host's events to the judge of
+// alerts, and answers for the registry. It is for one goroutine.
 type judged struct {
 	judge  *alert.Judge
 	job    string
@@ -21,7 +21,7 @@ type judged struct {
 	counts map[string]int
 	paused bool
 	now    time.Time // of the newest event
-	end    time.Time // of the range: what comes after it is not judged, for no instants come then
+	end    time.Time // end of the range: later events are not judged, since no instants come then
 }
 
 // planHost is the host of a play, for the judge.

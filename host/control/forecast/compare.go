@@ -59,8 +59,8 @@ func (o *Options) Check() error {
 	return nil
 }
 
-// Compare plays the definitions after a change, and those before it if compares is true. The error joins one for each job
-// that cannot be played, at most [words.MostProblems].
+// Compare simulates the definitions after a change, and those before it if compares is true. The error joins
+// one for each job that cannot be simulated, at most [words.MostProblems].
 func Compare(ctx context.Context, before, after []Definition, compares bool, o Options) (*Report, error) {
 	if err := o.Check(); err != nil {
 		return nil, err
@@ -134,7 +134,8 @@ type comparison struct {
 	same     map[string]bool // what is known of alike
 }
 
-// play plays both sides. What is the same on both, with all that it has to do with, is played once.
+// play simulates both sides. Jobs that are the same on both, with all jobs that affect them, are simulated
+// once.
 func (c *comparison) play(ctx context.Context) error {
 	o := plan.Options{From: c.o.From, To: c.o.To, Hosts: c.o.Hosts, Slots: c.o.Slots, MostStarts: c.o.MostStarts}
 	shared := make(map[string]bool)
@@ -357,7 +358,8 @@ func (c *comparison) job(name string) JobPlan {
 	return j
 }
 
-// lacking counts the instants of one list that another one has not; both ascend. first is the first of them.
+// lacking counts the instants of one list that are missing in the other; both ascend. first is the first of
+// them.
 func lacking(of, in []time.Time) (count int, first time.Time) {
 	for _, at := range of {
 		for len(in) > 0 && in[0].Before(at) {

@@ -11,8 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule/plan"
 )
 
-// Durations say how long runs of jobs take: by what a history has of them, or else as is assumed. Add what is known before
-// it is asked; then it is for any number of goroutines.
+// Durations say how long runs of jobs take: from a history, or else an assumed value. Add all known runs before
+// the first question; after that it is safe for concurrent use.
 type Durations struct {
 	assumed time.Duration
 	past    bool
@@ -35,14 +35,14 @@ type instant struct {
 	at   int64 // Unix milliseconds
 }
 
-// mostTook is of how many of the newest runs of a job the typical duration is, as their median.
+// mostTook is how many of a job's newest runs determine the typical duration, as their median.
 const mostTook = 200
 
-// DefaultDuration is how long a run takes of which no history says it.
+// DefaultDuration is the duration of runs without a history.
 const DefaultDuration = 5 * time.Second
 
-// NewDurations knows no run. Those of which no history says it take as long as is assumed. With past, an instant that the history
-// has a run for takes as long as that run did, begins as late, and fails as it did.
+// NewDurations knows no run; assumed is the duration of runs without a history. With past, an instant with a
+// run in the history takes as long as that run, begins as late, and fails as it did.
 func NewDurations(assumed time.Duration, past bool) *Durations {
 	return &Durations{assumed: assumed, past: past, jobs: make(map[string]*seen), open: make(map[string]event.Event)}
 }
@@ -50,7 +50,7 @@ func NewDurations(assumed time.Duration, past bool) *Durations {
 // Known is of how many runs it was told.
 func (d *Durations) Known() int { return d.runs }
 
-// Missing notes hosts that do not answer, each with the reason: what their histories have is missing.
+// Missing notes hosts that do not answer, with the reason: their histories are missing.
 func (d *Durations) Missing(hosts ...string) {
 	for _, h := range hosts {
 		if !slices.Contains(d.silent, h) {
@@ -74,7 +74,7 @@ func (d *Durations) AddRun(r history.Run) {
 	d.add(r.Job, r.Item, r.Instant, r.Trigger, lag, r.Ended.Sub(r.Begun), r.Outcome)
 }
 
-// AddEvent takes an event of a history; events come in the order of their times.
+// AddEvent adds an event of a history. Events must be added in order of time.
 func (d *Durations) AddEvent(e event.Event) {
 	if e.Item == nil || e.RunID == "" {
 		return
@@ -137,7 +137,8 @@ func (d *Durations) Typical(job string) time.Duration {
 	return s.typical
 }
 
-// of is how runs of a job go, none longer than the timeout, if that is not 0. byItem says that items may differ.
+// of returns how runs of a job go, none longer than the timeout, unless that is 0. byItem says that items may
+// differ.
 func (d *Durations) of(job string, timeout time.Duration) (takes func(item int, at time.Time) plan.Run, byItem bool) {
 	bounded := func(r plan.Run) plan.Run {
 		if timeout > 0 && r.Takes > timeout {

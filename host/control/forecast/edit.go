@@ -41,8 +41,8 @@ type Edit struct {
 // Worse reports whether more overlaps or is lost than before.
 func (e *Edit) Worse() bool { return e.OverlapsAfter > e.OverlapsBefore || e.LostAfter > e.LostBefore }
 
-// OfEdit plays a job before and after an edit. It returns nil for an edit of which nothing can be said: of a job that comes after
-// others, which it does not play, or of one with too many instants.
+// OfEdit simulates a job before and after an edit. It returns nil if it can say nothing: for a job that comes
+// after others, which it does not simulate, or one with too many instants.
 func OfEdit(ctx context.Context, e *admin.Edited, now time.Time, d *Durations) (*Edit, error) {
 	before, err := Configuration(e.Before)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package forecast says what a change of jobs' definitions does to their runs, before it is made: it plays the definitions before
-// and after on the clock of host/schedule/plan, and compares the two.
+// Package forecast says what a change of jobs' definitions does to their runs before it is made: it simulates
+// the definitions before and after with host/schedule/plan, and compares the results.
 package forecast
 
 import (
@@ -67,7 +67,8 @@ func limits(c jobconfig.Configuration, g jobconfig.Guest) ([]string, error) {
 	return keys, nil
 }
 
-// owners are the hosts of the items, as the job's strategy divides them among hosts of which all are there; nil for one host.
+// owners returns the hosts of the items, as the job's strategy assigns them if all hosts are present; nil for
+// one host.
 func owners(c jobconfig.Configuration, hosts int) ([]int, error) {
 	if hosts <= 1 {
 		return nil, nil

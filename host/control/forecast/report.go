@@ -6,15 +6,15 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule/plan"
 )
 
-// Report is what becomes of jobs' instants from one time to another, and how that differs from before. Durations are in
+// Report is what happens to jobs' instants in a range, and how that differs from before. Durations are in
 // nanoseconds in JSON.
 type Report struct {
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Hosts have Slots items running at once; 0 slots are enough for all.
+	// Hosts each run Slots items at once; 0 slots means no bound.
 	Hosts int `json:"hosts"`
 	Slots int `json:"slots,omitempty"`
-	// KnownRuns are the runs of the history by which durations are known. Of AssumedJobs jobs it has none: their runs take Assumed.
+	// KnownRuns is how many runs of the history were used. AssumedJobs jobs have none: their runs take Assumed.
 	KnownRuns   int           `json:"knownRuns"`
 	AssumedJobs int           `json:"assumedJobs"`
 	Assumed     time.Duration `json:"assumedNs"`
@@ -23,7 +23,7 @@ type Report struct {
 	// Before is nil if there is nothing to compare with.
 	Before *Totals `json:"before,omitempty"`
 	After  Totals  `json:"after"`
-	// Jobs are those that change, and those with an instant that overlaps or has no run: first those that are worse than before.
+	// Jobs are the jobs that change, and those with an instant that overlaps or does not run; worse ones first.
 	Jobs []JobPlan `json:"jobs"`
 	// Shifts are the changes of clocks in the range, in the zones of the jobs after the change.
 	Shifts []Shift `json:"shifts"`
@@ -146,8 +146,8 @@ type Shift struct {
 	At   time.Time `json:"at"` // in the zone
 	// Forward is by how much clocks are put forward; it is negative if they are put back.
 	Forward time.Duration `json:"forwardNs"`
-	// Jobs are those of the zone, Touched the first of those that have an instant in the hour that does not come or comes twice, and
-	// MoreTouched how many others have.
+	// Jobs is how many jobs are in the zone, Touched the first of those with an instant in the hour that is
+	// skipped or repeated, and MoreTouched how many others have one.
 	Jobs        int      `json:"jobs"`
 	Touched     []string `json:"touched,omitempty"`
 	MoreTouched int      `json:"moreTouched,omitempty"`

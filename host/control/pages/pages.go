@@ -27,7 +27,7 @@ import (
 // index is the name of the page that lists the others.
 const index = "README"
 
-// source is where the files of the project are that are no documents.
+// source is the URL of project files that are no documents.
 const source = "https://github.com/wasmjob/wasmjob/blob/main/"
 
 // Site are the documents. It is safe for concurrent use.
@@ -71,7 +71,7 @@ type page struct {
 	sections             []section
 }
 
-// section is what stands below a heading, for the search; found has its heading and its text in small letters.
+// section is the text below a heading, for the search; found has heading and text in lower case.
 type section struct {
 	heading, anchor, text string
 	foundHeading, found   string

@@ -152,8 +152,8 @@ func (v view) Body() template.HTML { return template.HTML(v.page.html) }
 // Source is the address of the page as Markdown.
 func (v view) Source() string { return v.page.Name + ".md" }
 
-// searchIndex is a script with what search.js searches: for each section of each page its address, the title of the page, its
-// heading and its text. It is a script because browsers read no other file for a page that is a file itself.
+// searchIndex is a script with the data of search.js: for each section of each page its address, the page's
+// title, its heading and its text. It is a script because a page opened as a file can load nothing else.
 func (s *Site) searchIndex(l *library) ([]byte, error) {
 	var all [][4]string
 	for _, name := range slices.Sorted(maps.Keys(l.pages)) {

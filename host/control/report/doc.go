@@ -1,3 +1,3 @@
-// Package report is what one host says of itself: its process, its session with the registry,
-// its history, its jobs, what it still waits for, and what of that somebody may see.
+// Package report is one host's report about itself: its process, its session with the registry, its history,
+// its jobs, what it still waits for, and which parts of it a principal may see.
 package report

@@ -44,10 +44,9 @@ type History struct {
 	Since   time.Time `json:"since,omitzero"`
 }
 
-// Pending is what keeps a host from having all its jobs.
+// Pending says what the host lacks before it has all its jobs.
 type Pending struct {
-	// Starting says that the plugins directory has not been taken in whole
-	// yet: the host is not ready then.
+	// Starting says that the plugins directory has not been read completely: the host is not ready then.
 	Starting bool
 	// Compiling are the modules that are not compiled yet.
 	Compiling []Compiling
@@ -98,13 +97,13 @@ type Report struct {
 	History *History `json:"history,omitempty"`
 	// Warnings are about the host's settings, in words.
 	Warnings []string `json:"warnings,omitempty"`
-	// AlertProblems are those of Warnings that are about how the host looks for alerts: its file, and
-	// receivers that do not take messages.
+	// AlertProblems are those of Warnings about alerts: the host's file, and receivers that do not take
+	// messages.
 	AlertProblems []string `json:"alertProblems,omitempty"`
 }
 
-// Reporter says what a host does. Its functions are called for each report, from many
-// goroutines; nil ones have nothing to say.
+// Reporter makes a host's report. Its functions are called for each report, from many goroutines; nil ones are
+// skipped.
 type Reporter struct {
 	Host  Host
 	About About
@@ -122,11 +121,11 @@ type Reporter struct {
 	Alerts func() []string
 }
 
-// Within is how long a report waits for jobs that are busy: they are shown as they last
-// were. It is much less than others wait for the report.
+// Within is how long a report waits for busy jobs: after that it has their last state. It is much shorter than
+// others wait for the report.
 const Within = 100 * time.Millisecond
 
-// Report is what the host does; full is with what is read from the registry now.
+// Report returns the host's report; full reads the registry now.
 func (r *Reporter) Report(full bool) Report {
 	p := r.pending() // first: what ends meanwhile is in the status
 	ready, reason := r.ready(p)
@@ -177,14 +176,13 @@ func (r *Reporter) ready(p Pending) (ok bool, reason string) {
 // Session is what a host's process knows of its session with a registry of
 // servers.
 type Session struct {
-	// Server is the one that the host is connected to, empty while it is not.
+	// Server is the address of the connected server, empty without a connection.
 	Server string `json:"server,omitempty"`
 	// ID is the session's number, as the servers write it: 0x100a….
 	ID string `json:"id"`
-	// Timeout is what the servers have granted.
+	// Timeout is the session timeout that the servers granted.
 	Timeout time.Duration `json:"timeoutNs"`
-	// Answered is when the question was sent that was answered last: from
-	// then on the session is trusted for a while.
+	// Answered is when the last answered question was sent: since then the session is trusted for a while.
 	Answered time.Time `json:"answered,omitzero"`
 	// Trust is live, suspect, yield or lost.
 	Trust string `json:"trust"`

@@ -14,8 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
-// Access is who may ask. The zero value lets in who has the token, and others see health,
-// and metrics on this machine.
+// Access says who may use the server. The zero value lets in holders of the token; others get health, and
+// metrics on this machine.
 type Access struct {
 	// Guard finds out who sends a request; nil: by the token alone.
 	Guard *auth.Guard
@@ -28,7 +28,7 @@ type Access struct {
 	Site *httpx.Site
 	// TLS is nil for a server without.
 	TLS *tls.Config
-	// Open is what is answered to anybody; empty is access.OpenAuto.
+	// Open says which endpoints are open to everyone; empty is auth.OpenAuto.
 	Open auth.Open
 }
 
@@ -59,7 +59,7 @@ func (a *Access) complete(token string, local bool, log *zap.Logger) error {
 	return nil
 }
 
-// open answers anybody if the setting says so, else who may see all jobs.
+// open answers everyone if the setting says so, otherwise only principals that may see all jobs.
 func (s *Server) open(what auth.Open, next http.Handler) http.Handler {
 	if s.opts.Access.Open == auth.OpenAll || s.opts.Access.Open == what {
 		return next
@@ -82,7 +82,7 @@ type LoginLink struct {
 	Link string `json:"link"`
 }
 
-// link answers with a login link, for who has the host's own token.
+// link answers with a login link, for holders of the host's own token.
 func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 	p := auth.From(r.Context())
 	switch {

@@ -13,9 +13,8 @@ type Address struct {
 	Network, Name string
 }
 
-// ParseAddress reads "IP:PORT", "localhost:PORT", ":PORT" (all interfaces),
-// "unix:PATH" or an absolute path. Other host names are refused: what they
-// resolve to may change.
+// ParseAddress reads "IP:PORT", "localhost:PORT", ":PORT" (all interfaces), "unix:PATH" or an absolute path.
+// Other host names are refused, because what they resolve to may change.
 func ParseAddress(s string) (Address, error) {
 	path, isUnix := strings.CutPrefix(s, "unix:")
 	switch {
@@ -80,8 +79,8 @@ func (a Address) Reachable() Address {
 	return Address{Network: "tcp", Name: net.JoinHostPort(host, port)}
 }
 
-// URL is where other machines reach a server that listens there: on all interfaces, by
-// the address that names this machine. Empty for a socket.
+// URL returns where other machines reach a server that listens there: if it listens on all interfaces, serverIP
+// is the host. Empty for a socket.
 func (a Address) URL(serverIP string) string {
 	host, port, err := net.SplitHostPort(a.Name)
 	if a.Network != "tcp" || err != nil {

@@ -9,15 +9,15 @@ import (
 	"go.uber.org/zap"
 )
 
-// connections are how many may be open at once. Each takes a file descriptor, which guests and
-// the registry need as well.
+// connections are limits of open connections. Each takes a file descriptor, which guests and the registry need
+// as well.
 type connections struct {
 	// all are open at most; more wait until one ends.
 	all int
-	// each of them one address may have, or one network of IPv6 as providers give to a home.
+	// each is the limit of one address, or of one IPv6 network as providers assign to a home.
 	each int
-	// The last reserved are for addresses that have fewer than few: other hosts and
-	// operators get in while someone else holds all that it may.
+	// The last reserved places are for addresses that have fewer than few: other hosts and operators get in
+	// while another client uses its full share.
 	reserved, few int
 }
 
@@ -31,12 +31,12 @@ const (
 	complainEvery = time.Minute
 )
 
-// fair is a listener that shares its connections among addresses. Those that an address may
-// not have are closed at once.
+// fair is a listener that shares its connections among addresses. It closes connections beyond an address's
+// share at once.
 type fair struct {
 	net.Listener
 	most   connections
-	exempt func(netip.Addr) bool // a proxy, behind which are many
+	exempt func(netip.Addr) bool // a proxy, which stands for many clients
 	log    *zap.Logger
 	places chan struct{} // one for each connection that is open
 	closed chan struct{}
@@ -83,8 +83,8 @@ func (f *fair) Accept() (net.Conn, error) {
 	}
 }
 
-// addressOf is what the connections of an address are counted by; not valid for a socket of this
-// machine, whose users are one.
+// addressOf returns the address by which a connection is counted; invalid for a Unix socket, whose users count
+// as one.
 func addressOf(c net.Conn) netip.Addr {
 	at, err := netip.ParseAddrPort(c.RemoteAddr().String())
 	if err != nil {

@@ -41,15 +41,14 @@ type Options struct {
 	Token string
 	// Ready says whether the host is ready, and why not if that is known.
 	Ready func() (ok bool, reason string)
-	// Metrics answers /metrics, API what lies below /v1. Peers answers other hosts, below
-	// PeerPath: it asks for their signatures by itself. Pages answers everything else, and
-	// asks by itself who wants to know; nil: nothing does.
+	// Metrics answers /metrics, API everything below /v1. Peers answers other hosts, below PeerPath: it checks
+	// their signatures itself. Pages answers everything else, and authenticates by itself; nil: no pages.
 	Metrics, API, Peers, Pages http.Handler
 	// Documents answers what lies below /docs and /schemas; nil: nothing does. It holds no secret.
 	Documents http.Handler
 	// Access is who may ask.
 	Access Access
-	// Wait is called before each request: it lets what is more urgent go first. nil: nothing is.
+	// Wait is called before each request, to let more urgent work go first; nil: no wait.
 	Wait   func(context.Context)
 	Logger *zap.Logger
 
@@ -99,8 +98,8 @@ func Listen(o Options) (*Server, error) {
 	return s, nil
 }
 
-// How many answers are sent at once that clients without a token may get, and may read slowly. All metrics of a
-// thousand jobs are megabytes.
+// Limits of how many answers are sent at once to clients without a token, which may read slowly. All metrics of
+// a thousand jobs are megabytes.
 const (
 	documentsAtOnce = 32
 	metricsAtOnce   = 8
@@ -116,7 +115,7 @@ func listen(a Address) (net.Listener, error) {
 		if info, serr := os.Lstat(a.Name); serr == nil && info.Mode().Type() != os.ModeSocket {
 			return nil, fmt.Errorf("admin address %s: there is a file of that name which is not a socket", a)
 		}
-		// The socket of a host that was killed stays; no host answers there.
+		// The socket of a killed host remains; no host answers there.
 		c, derr := net.DialTimeout("unix", a.Name, time.Second)
 		switch {
 		case derr == nil:
@@ -146,9 +145,8 @@ func listen(a Address) (net.Listener, error) {
 // options said 0.
 func (s *Server) Address() Address { return s.address }
 
-// Run answers requests until ctx is done, gives those under way a few seconds,
-// and returns nil; or it returns the error that ended it. It may be called
-// once.
+// Run answers requests until ctx is done, gives requests in progress a few seconds, and returns nil; or it
+// returns the error that ended it. It may be called once.
 func (s *Server) Run(ctx context.Context) error {
 	served := make(chan error, 1)
 	go func() {

@@ -15,8 +15,8 @@ import (
 // NewToken returns 26 random letters and digits.
 func NewToken() string { return rand.Text() }
 
-// TokenFile returns the token in the file of the host that this process is, or puts a new one there, mode 0600.
-// A file that others can read, or that is another user's, is refused.
+// TokenFile returns the token in this host's token file, or creates one, mode 0600. A file that others can
+// read, or that belongs to another user, is refused.
 func TokenFile(name string) (string, error) { return tokenFile(ownership.Self(), name) }
 
 func tokenFile(u ownership.User, name string) (string, error) {

@@ -29,7 +29,7 @@ type AlertFile struct {
 	Current func() *alert.File
 	// Send delivers a message.
 	Send func(ctx context.Context, r alert.Receiver, m *alert.Message) error
-	// Own are the alerts about this host's session, which do not stand in the registry; nil: there are none.
+	// Own returns the alerts about this host's session, which are not in the registry; nil: there are none.
 	Own func() []alert.Alert
 }
 
@@ -41,7 +41,8 @@ func (s *Service) Alerting() Alerting { return Alerting{s} }
 
 // Alerts are those that stand in the registry, with the silences.
 type Alerts struct {
-	// Alerts are those that fire, also about the session of the host that answers, and those that ended lately.
+	// Alerts are the firing alerts, including those about the answering host's session, and recently ended
+	// ones.
 	Alerts []Alert `json:"alerts"`
 	// Silences are those in force.
 	Silences []alert.Silence `json:"silences"`
@@ -51,15 +52,15 @@ type Alerts struct {
 	Judges []string `json:"judges,omitempty"`
 	// Here says that the host that answers has a file of alerts.
 	Here bool `json:"here,omitempty"`
-	// Version is another number whenever an alert or a silence that the principal may see has changed.
+	// Version changes whenever an alert or a silence that the principal may see has changed.
 	Version int64 `json:"version"`
-	// Problem says why this is not known to be what stands there now, empty if it is.
+	// Problem says why this may be outdated, empty if it is not.
 	Problem string `json:"problem,omitempty"`
 	// Read is when the host that answers has read all this.
 	Read time.Time `json:"read"`
 }
 
-// Without are the hosts that judge nothing, for they have no file of alerts, while others do.
+// Without returns the hosts that evaluate no alerts, because they have no file of alerts while others do.
 func (a *Alerts) Without(hosts []cluster.Host) (names []string) {
 	for _, h := range hosts {
 		if len(a.Judges) == 0 || h.Report == nil || h.Silent != "" {
@@ -73,8 +74,7 @@ func (a *Alerts) Without(hosts []cluster.Host) (names []string) {
 	return names
 }
 
-// AlertProblems are what keeps hosts from looking for alerts, or from sending messages, as they should, each
-// with their names.
+// AlertProblems lists what keeps hosts from evaluating alerts or sending messages, each with the hosts' names.
 func AlertProblems(hosts []cluster.Host) []string {
 	var problems []string
 	names := make(map[string]string) // by problem
@@ -96,18 +96,18 @@ func AlertProblems(hosts []cluster.Host) []string {
 	return problems
 }
 
-// Alert is something that is wrong, until it is not any more, and who gets messages about it.
+// Alert is a problem, until it is resolved, and who gets messages about it.
 type Alert struct {
 	alert.Alert
 	// Targets are those that its messages go to, by the file of the host that answers.
 	Targets []alert.Target `json:"targets,omitempty"`
-	// Silenced is the silence that covers it, of several the one that ends last. For who may not
-	// see that silence it has its end alone.
+	// Silenced is the silence that covers it, the one that ends last if there are several. If the user may not
+	// see that silence, only its end is set.
 	Silenced *alert.Silence `json:"silenced,omitempty"`
 }
 
-// Causes puts alerts together that have a cause in common: those that go on apart from those that are over, and
-// what one silence covers apart from the rest. They are in the order of the first of each.
+// Causes groups alerts by cause: current ones apart from ended ones, and silenced ones apart from the rest.
+// They are in the order of the first of each.
 func Causes(list []Alert) []alert.Cause[Alert] {
 	return alert.Causes(list, func(a *Alert) *alert.Alert { return &a.Alert }, func(a *Alert) string {
 		silence := ""
@@ -137,8 +137,8 @@ func AlertsOf(alerts []alert.Alert, silences []alert.Silence, f *alert.File, now
 	return list
 }
 
-// List is the alerts of the jobs that the principal may see. What is of no job is for those
-// who may see all.
+// List returns the alerts of the jobs that the principal may see. Alerts without a job need the right to see
+// all.
 func (g Alerting) List(ctx context.Context) (*Alerts, error) {
 	if err := known(ctx); err != nil {
 		return nil, err
@@ -192,9 +192,9 @@ func visible(ctx context.Context, content store.Content, f *alert.File) (list []
 	return list, silences
 }
 
-// version is the Alerts.Version of what the principal may see. That of who may see all is the number of
-// the last change. Others would learn by it that something changes that they may not see: theirs is a hash,
-// the same on all hosts, of 53 bits, as JavaScript reads numbers.
+// version returns the Alerts.Version of what the principal may see. With the right to see all it is the number
+// of the last change. For others it is a hash, the same on all hosts, because that number would reveal changes
+// that they may not see; it has 53 bits, as JavaScript reads numbers.
 func version(ctx context.Context, stand store.Stand, content store.Content) int64 {
 	if auth.From(ctx).All(operation.View) {
 		return stand.Change
@@ -233,8 +233,8 @@ func (g Alerting) Count(ctx context.Context) (n int, of int64, err error) {
 // changedLimit is how long Changed waits for the registry at most.
 const changedLimit = time.Second
 
-// Changed is the Alerts.Version of now; more is closed when it may have changed. The error says that
-// the board cannot be read, within a second, which is necessary for who may not see all.
+// Changed returns the present Alerts.Version; more is closed when it may have changed. The error says that the
+// board cannot be read within a second, which is only needed for principals that may not see all.
 func (g Alerting) Changed(ctx context.Context) (now int64, more <-chan struct{}, err error) {
 	if g.s.o.Board == nil {
 		return 0, nil, nil
@@ -279,8 +279,8 @@ func (g Alerting) MaySilence(ctx context.Context, pattern string) bool {
 	return mayPattern(ctx, operation.Silence.May(), pattern) == nil
 }
 
-// ofHiddenSilence reports whether a change is of a silence that the principal may not see: a pattern such as
-// a-? matches the text of others, such as a-*, too.
+// ofHiddenSilence reports whether a change is about a silence that the principal may not see: a pattern such as
+// a-? also matches the text of other patterns, such as a-*.
 func ofHiddenSilence(ctx context.Context, c history.Change) bool {
 	return (operation.Silence.Is(c.What) || operation.Unsilence.Is(c.What)) && mayPattern(ctx, operation.View, c.Job) != nil
 }
@@ -374,8 +374,8 @@ func (g Alerting) Unsilence(ctx context.Context, id string, why Reason) error {
 	return &NotFoundError{fmt.Sprintf("there is no silence %s: it has ended, or somebody has ended it", id)}
 }
 
-// silence is a silence in force that the principal may see; nil: there is none. It is looked up in the host's
-// copy of the board, and then in the registry by those alone who may silence something.
+// silence returns a silence in force that the principal may see; nil: none. It is looked up in the host's copy
+// of the board, and, for principals that may silence something, then in the registry.
 func (g Alerting) silence(ctx context.Context, id string) (*alert.Silence, error) {
 	if g.s.o.Board == nil {
 		return nil, engine.ErrNotLive
@@ -403,8 +403,8 @@ func (g Alerting) silence(ctx context.Context, id string) (*alert.Silence, error
 	return find(silences), err
 }
 
-// Routes are those of the file of alerts of the host that answers, for who may have a test
-// sent to them; nil for others, and if the host has no file.
+// Routes returns the routes of the answering host's file of alerts, if the principal may send a test to them;
+// otherwise nil, as without a file.
 func (g Alerting) Routes(ctx context.Context) []alert.Route {
 	if f := g.file(); f != nil && auth.Require(ctx, operation.TestAlerts.May(), "") == nil {
 		return f.Routes

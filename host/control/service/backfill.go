@@ -18,7 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// Backfill is a wish to run past instants of a job again.
+// Backfill is a request to run past instants of a job.
 type Backfill struct {
 	// From and To are the range; both count. They are rounded to milliseconds.
 	From, To time.Time
@@ -47,7 +47,7 @@ type BackfillPlan struct {
 	Items int `json:"items"`
 	// Every is the least time between two instants.
 	Every time.Duration `json:"everyNs"`
-	// Overlap is what becomes of an item that runs for something else when its turn comes.
+	// Overlap is what happens to an item that runs for something else when its turn comes.
 	Overlap string `json:"overlap"`
 	// Zone is the zone of the job's schedule.
 	Zone string `json:"zone"`
@@ -163,7 +163,8 @@ func (s *Service) plan(ctx context.Context, job string, of Backfill) (b tree.Bac
 	return b, plan, nil
 }
 
-// pastInstants are those of a job's schedule in a range, both ends of which count; one more than a backfill may have at most.
+// pastInstants returns the instants of a job's schedule in an inclusive range, at most one more than a backfill
+// may have.
 func pastInstants(j *cluster.Job, from, to time.Time) ([]time.Time, error) {
 	of := scheduleOf(j)
 	if len(timetable.AfterOf(of.Terms)) > 0 {

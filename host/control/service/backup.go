@@ -19,7 +19,7 @@ import (
 )
 
 // Backup reads what the namespace keeps in the registry, and the host's files with users, grants and alerts. It
-// has offsets, states and passwords' hashes, so only who administers all jobs may.
+// contains offsets, states and password hashes, so it needs the right to administer all jobs.
 func (s *Service) Backup(ctx context.Context, why Reason) (b *backup.Backup, err error) {
 	c := &history.Change{Why: why}
 	err = s.change(ctx, operation.Backup, c, func() error {

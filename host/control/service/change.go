@@ -33,8 +33,8 @@ import (
 // Reason is what people give as the reason of a change, at most event.MaxReason bytes.
 type Reason = string
 
-// change carries out an operation, and records it, whether it took effect or not. The catalogue says who
-// may, and what the record calls it; do may complete the record.
+// change carries out an operation, and records it, even if it failed. The catalogue says who may, and what the
+// record calls it; do may complete the record.
 func (s *Service) change(ctx context.Context, o operation.Operation, c *history.Change, do func() error) error {
 	c.What = o.String()
 	return s.changeAs(ctx, o.May(), c, do)
@@ -54,11 +54,11 @@ func (s *Service) changeAs(ctx context.Context, a operation.Action, c *history.C
 	return err
 }
 
-// errUnchanged is the end of a change that had nothing to change: it is on no record, so that who
-// has paused a job stays who first did.
+// errUnchanged says that a change had nothing to do: it is not recorded, so that a paused job still shows who
+// first paused it.
 var errUnchanged = errors.New("nothing was to be changed")
 
-// switched is the end of what may have nothing to do: an enable, a disable, a release.
+// switched returns the error of an operation that may have nothing to do: an enable, a disable, a release.
 func switched(did bool, err error) error {
 	if err == nil && !did {
 		return errUnchanged
@@ -66,17 +66,16 @@ func switched(did bool, err error) error {
 	return err
 }
 
-// begin begins the record of a change. refused, which it returns, says why the principal may not
-// make it, if so: then the record is whole. The log and the history have about 10 refusals
-// a minute of a principal, and how many were left out: more would push out the records of changes
-// that took effect.
+// begin begins the record of a change. refused, which it returns, says why the principal may not make it; then
+// the record is complete. The log and the history get about 10 refusals a minute of a principal, and the number
+// of the others: more would push out the records of changes that took effect.
 func (s *Service) begin(ctx context.Context, c *history.Change, refused error) error {
 	by := auth.Change(ctx, c.What, c.Job)
 	c.Time, c.Who, c.From, c.Why = by.Time, by.Who, by.From, event.Reason(c.Why)
 	if refused == nil {
 		return nil
 	}
-	// What is asked was not looked at: it can be of any length.
+	// The request was not checked: it can have any length.
 	c.Job, c.Host, c.After = event.Reason(c.Job), event.Reason(c.Host), event.Reason(c.After)
 	c.Error = event.Reason(refused.Error())
 	ok, left := s.refusals.Take(c.Who)
@@ -130,7 +129,7 @@ func (s *Service) Trigger(ctx context.Context, job string, args tree.TriggerArgs
 	return done, err
 }
 
-// BusyError says that it may be done in a moment.
+// BusyError says that the request may succeed in a moment.
 type BusyError struct{ What string }
 
 func (e *BusyError) Error() string { return e.What }
@@ -250,8 +249,8 @@ func said(c *history.Change) tree.Word {
 	return tree.Word{By: c.Who, Why: c.Why, Since: c.Time.UnixMilli()}
 }
 
-// StartOn has hosts join again all jobs that an operator stopped there, as Shutdown of all jobs
-// does: those of a server, or the one with an instance. What was removed stays removed.
+// StartOn lets hosts join again all jobs that an operator stopped there, as Shutdown of all jobs does: the
+// hosts of a server, or the one with an instance. Removed jobs stay removed.
 func (s *Service) StartOn(ctx context.Context, server, instance string, why Reason) (r *Restored, err error) {
 	if server+instance == "" {
 		return nil, &InputError{"query", "found neither a server nor an instance"}
@@ -286,8 +285,8 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 	return r, err
 }
 
-// StartHere makes this host join a job again, as Start does, for a peer that has asked who may,
-// and that records it. Job "" is all jobs that an operator stopped here.
+// StartHere lets this host join a job again, as Start does, for a peer that has checked the permission and
+// records it. Job "" is all jobs that an operator stopped here.
 func (s *Service) StartHere(ctx context.Context, job string) error {
 	by := tree.Word{By: auth.From(ctx).String(), Since: time.Now().UnixMilli()}
 	if job != "" {
@@ -305,7 +304,7 @@ func (s *Service) StartHere(ctx context.Context, job string) error {
 	return problems.Err()
 }
 
-// Restored is what became of jobs that were to run again.
+// Restored is the result of a restore.
 type Restored struct {
 	// Hosts are those that join them again, Failed those that could not be asked, and why.
 	Hosts  []string `json:"hosts"`
@@ -385,7 +384,7 @@ func (s *Service) startOn(ctx context.Context, asked []cluster.Host, job string)
 // restorePatience is how long hosts have to answer that they join jobs again.
 const restorePatience = 5 * time.Second
 
-// ConflictError says that it cannot be done as things are.
+// ConflictError: the operation conflicts with the present state.
 type ConflictError struct{ What string }
 
 func (e *ConflictError) Error() string { return e.What }
@@ -404,8 +403,8 @@ func (s *Service) Remove(ctx context.Context, job string, purge bool, why Reason
 	})
 }
 
-// Kill ends runs of a job; see admin.Registry.Kill. It is recorded when all hosts are
-// asked, which may be long before the runs have ended, with the runs; not if there are none.
+// Kill ends runs of a job; see admin.Registry.Kill. It is recorded with the runs when all hosts are asked,
+// perhaps long before the runs have ended; not if there are none.
 func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why Reason, progress func(*admin.Kills)) (kills *admin.Kills, err error) {
 	c := &history.Change{What: operation.Kill.String(), Job: job, Host: o.Server, After: o.Run, Why: why}
 	o.By = auth.From(ctx).String()
@@ -435,8 +434,8 @@ func (s *Service) Kill(ctx context.Context, job string, o admin.KillOptions, why
 	return kills, err
 }
 
-// endings has the histories say how runs ended whose records say it no more, because their items have
-// begun again. A run that is not in them, among the newest of its job, is left without.
+// endings adds from the histories how runs ended whose records have been overwritten, because their items have
+// begun again. A run that is not among the newest of its job stays without.
 func endings(ctx context.Context, s *Service, k *admin.Kills) {
 	lacks := func(r admin.Kill) bool { return r.State == admin.KillEnded && r.Outcome == "" && r.Listener == "" }
 	if k == nil || !slices.ContainsFunc(k.Runs, lacks) {
@@ -584,7 +583,7 @@ func (s *Service) EditConfig(ctx context.Context, job string, e admin.Edit, why 
 	return edited, err
 }
 
-// PlanEdit says what an edit that was tried does to the job within the next days, as far as that is known; nil if it is not.
+// PlanEdit says what an edit that was previewed does to the job within the next days; nil if unknown.
 func (s *Service) PlanEdit(ctx context.Context, e *admin.Edited) *forecast.Edit {
 	d := forecast.NewDurations(forecast.DefaultDuration, false)
 	ctx, cancel := context.WithTimeout(ctx, reading)
@@ -624,8 +623,7 @@ func asJSON(v map[string]string) string {
 	return string(b)
 }
 
-// explained adds to the error about a job that the registry does not have what hosts
-// know of it.
+// explained adds what hosts know to the error about a job that the registry does not have.
 func (s *Service) explained(ctx context.Context, job string, err error) error {
 	if err == nil || job == "" || !errors.Is(err, engine.ErrNoJob) {
 		return err
@@ -647,8 +645,8 @@ func (s *Service) explained(ctx context.Context, job string, err error) error {
 	return fmt.Errorf("%w%s", err, similar(ctx, s.o.Cluster, job))
 }
 
-// similar suggests the job that may be meant by a name, of those that the principal may see;
-// it is empty if there is none, or if the name is one of them.
+// similar suggests a job with a similar name that the principal may see; empty if there is none, or if the name
+// is one of them.
 func similar(ctx context.Context, c *cluster.Cluster, name string) string {
 	_ = c.Refresh(ctx) // it may be the first question; what is known is better than nothing
 	var names []string

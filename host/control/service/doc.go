@@ -1,3 +1,3 @@
-// Package service is what the API, the console and commands do: one implementation of
-// each operation. It asks who may, carries out, and records what was changed.
+// Package service implements the operations behind the API, the console and commands, each once. It checks
+// permissions, carries out, and records changes.
 package service

@@ -29,8 +29,8 @@ const (
 	mostOfFire = 50 * history.MaxLimit
 )
 
-// Explain says in sentences what became of a fire of a job, and why, from the histories
-// of all hosts. Who may see the job also learns what became of the hosts that had it.
+// Explain says in sentences what happened in a fire of a job, and why, from the histories of all hosts. A
+// principal that may see the job also learns what happened to its hosts.
 func (s *Service) Explain(ctx context.Context, q explain.Question) (*explain.Answer, error) {
 	if err := auth.Require(ctx, operation.View, q.Job); err != nil {
 		return nil, err
@@ -101,8 +101,8 @@ func (w *witness) roundOf(ctx context.Context, number int64) (int64, error) {
 }
 
 const (
-	// lookPace lies between two looks of ExplainEnded at least: histories have what hosts did a moment after the
-	// hosts show that they did it, so that each change is followed by two looks.
+	// lookPace is the shortest interval of reads in ExplainEnded: histories get events a moment after the hosts
+	// show their effect, so that each change is followed by two reads.
 	lookPace = 500 * time.Millisecond
 	// lookAgain lies between two at most.
 	lookAgain = 3 * time.Second
@@ -169,7 +169,7 @@ func wantedOf(j *cluster.Job, items []cluster.Item) (list []history.Change) {
 	return list
 }
 
-// idleOf is why a job does not fire, if none of its hosts would fire it.
+// idleOf returns why a job does not fire, if none of its hosts would fire it.
 func idleOf(j *cluster.Job, known bool) explain.Idle {
 	allDisabled := len(j.Hosts) > 0 && len(j.DisabledOn) == len(j.Hosts)
 	switch {
@@ -203,8 +203,7 @@ func unanswering(of []string, items []cluster.Item, hosts []cluster.Host) (list 
 	return list
 }
 
-// withoutOthers takes what hosts refused of other jobs out of events: a file may define
-// several jobs.
+// withoutOthers removes refusals of other jobs from events: a file may define several jobs.
 func withoutOthers(events []event.Event, job string) []event.Event {
 	var kept []event.Event
 	for _, e := range events {
@@ -242,7 +241,7 @@ func QuestionOfRun(job, id string) (explain.Question, error) {
 	return q, nil
 }
 
-// witness reads what an answer rests on. Its lists are read at once.
+// witness reads the evidence for an answer. It reads its lists in parallel.
 type witness struct {
 	job       string
 	histories *cluster.Histories
@@ -253,8 +252,8 @@ type witness struct {
 	err   error
 }
 
-// read reads the histories: all that is known of the fire, what jobs and hosts did about
-// that time, and since when there are records. It returns what was found in time.
+// read reads the histories: all about the fire, what jobs and hosts did at about that time, and since when
+// there are records. It keeps what was found in time.
 func (w *witness) read(ctx context.Context, q explain.Question) error {
 	ctx, cancel := context.WithTimeout(ctx, reading)
 	defer cancel()
@@ -263,7 +262,7 @@ func (w *witness) read(ctx context.Context, q explain.Question) error {
 	if at.IsZero() {
 		at = time.Now()
 	}
-	// The events of the fire itself are read by its name, however many lie around it.
+	// The fire's own events are found by its name, however many others there are at that time.
 	named := history.Filter{Jobs: jobs, Kinds: ofFires(), Trigger: q.Trigger}
 	if !q.Nearest && q.Trigger == 0 {
 		named.Instant = q.At
@@ -341,8 +340,8 @@ func (w *witness) changes(ctx context.Context, at time.Time) {
 	}
 }
 
-// since reads since when the histories have all events: since the oldest of those that
-// no store keeps longer than others.
+// since reads since when the histories are complete: since the oldest event of a kind that no store keeps
+// longer than others.
 func (w *witness) since(ctx context.Context) {
 	page, err := w.histories.Events(ctx, history.Filter{Kinds: ofEvery(), Limit: 1, Oldest: true}, nil)
 	if w.note(ctx, page.Silent, err) && len(page.Records) == 1 {
@@ -352,8 +351,8 @@ func (w *witness) since(ctx context.Context) {
 	}
 }
 
-// note notes who is silent, and an error of this host's own store. What the time is not
-// enough for is left out: the answer says what it does not know. ok: there is a page.
+// note notes which hosts are silent, and an error of this host's own store. What cannot be read in time is left
+// out: the answer says what it does not know. ok: there is a page.
 func (w *witness) note(ctx context.Context, silent []string, err error) (ok bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,8 +23,8 @@ type GoneHost struct {
 	SeenBy []string `json:"seenBy"`
 }
 
-// Gone are the hosts that were seen to be gone in the last 24 hours and that are not back, the last
-// one first, as far as hosts that are here have seen it. Who may not see all jobs sees none.
+// Gone returns the hosts that were seen to be gone in the last 24 hours and are not back, the last one first,
+// as far as present hosts have seen it. A principal that may not see all jobs gets none.
 func (s *Service) Gone(ctx context.Context) ([]GoneHost, error) {
 	if !seen(ctx, "") {
 		return []GoneHost{}, nil

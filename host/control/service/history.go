@@ -29,8 +29,7 @@ import (
 // bytes: it goes to other hosts as a URL.
 const longestPatterns = 4 << 10
 
-// found finds records of jobs that the principal may see. What is no job's is for those
-// who may see all.
+// found finds records of jobs that the principal may see. Records without a job need the right to see all.
 func found[T any](ctx context.Context, s *Service, f history.Filter, find func(context.Context, history.Filter, cluster.See) (cluster.Found[T], error)) (cluster.Found[T], error) {
 	if err := known(ctx); err != nil {
 		return cluster.Found[T]{}, err
@@ -65,8 +64,8 @@ func found[T any](ctx context.Context, s *Service, f history.Filter, find func(c
 	return list, err
 }
 
-// departed are the servers of some jobs, by patterns, on which no host runs now, sorted: what only
-// their histories have is missing. There are none if hosts share a history.
+// departed returns the servers of some jobs, by patterns, on which no host runs now, sorted: records that only
+// their histories have are missing. There are none if hosts share a history.
 func departed(ctx context.Context, s *Service, jobs []string) (list []string) {
 	if s.o.Store.State().Shared {
 		return nil
@@ -100,8 +99,8 @@ func departed(ctx context.Context, s *Service, jobs []string) (list []string) {
 	return list
 }
 
-// labelled is a filter without its selector of labels: it wants the jobs that have the labels now. If their names are
-// more than go to other hosts, see has to be asked of each record.
+// labelled resolves a filter's selector of labels to the jobs that have the labels now. If there are too many
+// names for a request to other hosts, see filters the records instead.
 func (s *Service) labelled(ctx context.Context, f history.Filter) (history.Filter, cluster.See) {
 	selector, asked := f.Labels, f.Jobs
 	f.Labels = labels.Selector{}
@@ -158,9 +157,9 @@ func foundIn[T any](ctx context.Context, f history.Filter, also cluster.See, fin
 	})
 }
 
-// narrowed are the patterns of jobs that stores are asked for when a principal asks for
-// some, so that they do not read what it may not see: how far they read, or that they found
-// nothing, would say what is there. Nil is all jobs: the principal's patterns cannot be sent.
+// narrowed returns the patterns of jobs that stores are asked for, so that they do not read what the principal
+// may not see: how far they read would reveal what is there. Nil is all jobs: the principal's patterns cannot
+// be sent.
 func narrowed(who auth.Principal, asked []string) []string {
 	isPattern := func(p string) bool { _, one := only(p); return !one }
 	if len(asked) > 0 && !slices.ContainsFunc(asked, isPattern) {
@@ -229,8 +228,8 @@ func (s *Service) Runs(ctx context.Context, f history.Filter) (cluster.Found[his
 // askedAtOnce how many at a time.
 const mostUsual, askedAtOnce = 50, 8
 
-// usual fills in how long the jobs of records usually take. What cannot be had in time is left out: of a job that
-// is seldom OK, stores may have to look through all that they have.
+// usual adds how long the jobs of records usually take, as far as known in time: for a job that is seldom OK,
+// stores may have to search everything.
 func usual[T any](ctx context.Context, records []T, of func(*T) (job string, usual *time.Duration), took func(*T) time.Duration, find func(context.Context, history.Filter) (cluster.Found[T], error)) {
 	var jobs []string
 	for i := range records {
@@ -372,8 +371,8 @@ func (d *RunDetail) Since() time.Time { return d.At().Add(-mostApart) }
 // before it began.
 const mostApart = time.Hour
 
-// filled is a page that ends before it is full only where the list does: a store that looks through
-// much ends its pages before. It goes on until ctx is done. Its Next is where the list goes on.
+// filled returns a page that is only shorter than the limit at the end of the list, although a store that
+// searches much ends its pages early. It reads until ctx is done. Its Next is where the list continues.
 func filled[T any](ctx context.Context, f history.Filter, find func(context.Context, history.Filter) (cluster.Found[T], error)) (all cluster.Found[T], err error) {
 	for {
 		found, err := find(ctx, f)
@@ -402,8 +401,8 @@ type Upcoming struct {
 type Calendar struct {
 	// Upcoming are instants, by time.
 	Upcoming []Upcoming `json:"upcoming"`
-	// Frequent are jobs that fire more often than once an hour, and more than 60 times, and those
-	// of every hour if there are too many: each with its first instant.
+	// Frequent are jobs that fire more often than once an hour and more than 60 times, and hourly ones if there
+	// are too many: each with its first instant.
 	Frequent []Upcoming `json:"frequent"`
 	// Omitted counts the jobs that are left out because there are too many.
 	Omitted int `json:"omitted,omitempty"`
@@ -417,8 +416,8 @@ const (
 	mostInstants = 10_000
 )
 
-// Calendar are the instants from one time to another that are still to come, of the jobs that the filter wants: its order and its
-// limit have no meaning here, nor has its host.
+// Calendar returns the coming instants in a range, of the jobs that the filter matches; its order, limit and
+// host are ignored.
 func (s *Service) Calendar(ctx context.Context, from, to time.Time, filter JobFilter) (*Calendar, error) {
 	const longest = 31 * 24 * time.Hour
 	if !to.After(from) || to.Sub(from) > longest {
@@ -432,7 +431,7 @@ func (s *Service) Calendar(ctx context.Context, from, to time.Time, filter JobFi
 	}
 	c := &Calendar{Upcoming: []Upcoming{}, Frequent: []Upcoming{}, Silent: s.o.Cluster.Silent()}
 	if now := time.Now(); from.Before(now) {
-		from = now // what was before it is not known by the schedule that there is now
+		from = now // the past does not follow from the present schedule
 	}
 	if !to.After(from) {
 		return c, nil
@@ -513,7 +512,7 @@ type Overview struct {
 	Failures []history.Run  `json:"failures"`
 	NextHour *Calendar      `json:"nextHour"`
 	Hosts    []cluster.Host `json:"hosts"`
-	// More counts the jobs for which Trouble, Waiting, Running and Queued have no room.
+	// More counts the jobs that do not fit in Trouble, Waiting, Running and Queued.
 	More More `json:"more"`
 	// Gone are the hosts that were seen to be gone in the last 24 hours and are not back.
 	Gone    []GoneHost `json:"gone"`
@@ -605,7 +604,8 @@ func (s *Service) Overview(ctx context.Context) (*Overview, error) {
 	return o, nil
 }
 
-// refusedBy are the files that hosts refused, each once with the hosts that did for the same reasons. Who may not see all jobs sees none.
+// refusedBy returns the files that hosts refused, each once with the hosts that refused it for the same
+// reasons. A principal that may not see all jobs gets none.
 func refusedBy(ctx context.Context, hosts []cluster.Host) []Refusal {
 	list := []Refusal{}
 	if !seen(ctx, "") {
@@ -643,8 +643,8 @@ type Module struct {
 	Digest string   `json:"digest"`
 	Files  []string `json:"files"`
 	Signer string   `json:"signer,omitempty"`
-	// Size is how many bytes it has. Imports are the modules that it imports from, Needs what the
-	// definitions of its jobs want granted, Granted what is.
+	// Size is its size in bytes. Imports are its import modules, Needs the needs in the definitions of its
+	// jobs, Granted what is granted.
 	Size    int      `json:"sizeBytes,omitempty"`
 	Imports []string `json:"imports"`
 	Needs   []string `json:"needs"`

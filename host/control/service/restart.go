@@ -27,13 +27,13 @@ type Restart struct {
 	Host string `json:"host"`
 	// Answer is yes, no or unknown.
 	Answer string `json:"answer"`
-	// Runs are what runs there now: a restart waits for them as long as the host drains, and stops them then.
+	// Runs are what runs there now: a restart waits for them as long as the host drains, and then stops them.
 	Runs []RestartRun `json:"runs"`
 	// Only are the jobs that no other host can run.
 	Only []RestartJob `json:"only"`
 	// Slots is how many items the other hosts can run at once.
 	Slots int `json:"slots"`
-	// Free is how many of Slots nobody uses.
+	// Free is how many of Slots are unused.
 	Free int `json:"free"`
 	// Needed is how many items run or wait for a slot on the host.
 	Needed int `json:"needed"`
@@ -98,7 +98,7 @@ func (s *Service) Restart(ctx context.Context, host string) (*Restart, error) {
 	return mayRestart(found[0], hosts, on), nil
 }
 
-// unsure says why what is known of a host may not be so; empty: it is.
+// unsure returns why the data about a host may be wrong; empty if it is reliable.
 func unsure(h *cluster.Host) string {
 	switch {
 	case h.Silent != "":
@@ -173,7 +173,7 @@ func mayRestart(h cluster.Host, hosts []cluster.Host, on map[string]map[string]*
 	return r
 }
 
-// judge is the answer. A host that cannot be asked may have a job, and its slots, or not: what rests on it is not known.
+// judge returns the answer. If a host cannot be asked, its jobs and slots are unknown.
 func (r *Restart) judge(others []cluster.Host) string {
 	asked := !slices.ContainsFunc(others, func(o cluster.Host) bool { return unsure(&o) != "" })
 	switch {

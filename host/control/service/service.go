@@ -30,7 +30,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Options are what a service works with.
+// Options are the parts and settings of a service.
 type Options struct {
 	Namespace string
 	Cluster   *cluster.Cluster
@@ -60,8 +60,8 @@ type Options struct {
 	Logger  *zap.Logger
 }
 
-// Service carries out what people and programs ask. It is safe for concurrent use.
-// Each method asks first whether the context's principal may ([auth.Require]).
+// Service carries out requests of people and programs. It is safe for concurrent use. Each method first checks
+// the context's principal ([auth.Require]).
 type Service struct {
 	o        Options
 	refusals *ratelimit.Records // of which principals
@@ -99,20 +99,20 @@ func New(o Options) *Service {
 		reads: auth.NewPlaces(reads()), searches: auth.NewPlaces(searches()), explanations: auth.NewPlaces(explanations()), large: auth.NewPlaces(large()), pages: auth.NewPlaces(pages())}
 }
 
-// Large takes a place for an answer whose cost grows with the number of all jobs, or of the
-// items of one. Whoever makes one holds the place until it is written; leave gives it back. If all
-// are taken it waits for some seconds; the error is an *access.Problem.
+// Large takes a place for an answer whose cost grows with the number of jobs, or of the items of one. Hold the
+// place until the answer is written; leave gives it back. If all are taken it waits for some seconds; the error
+// is an *access.Problem.
 func (s *Service) Large(ctx context.Context) (leave func(), err error) { return s.large.Take(ctx) }
 
 // Page does the same for a page, which shows a part of what it is made from.
 func (s *Service) Page(ctx context.Context) (leave func(), err error) { return s.pages.Take(ctx) }
 
-// NotFoundError says that there is no such thing, or the principal may not know of it.
+// NotFoundError says that something does not exist, or the principal may not see it.
 type NotFoundError struct{ What string }
 
 func (e *NotFoundError) Error() string { return e.What }
 
-// SilentError says that nothing was found, but that hosts do not answer which may know it.
+// SilentError says that nothing was found, but some hosts that may know it do not answer.
 type SilentError struct{ What string }
 
 func (e *SilentError) Error() string { return e.What }
@@ -122,7 +122,7 @@ type InputError struct{ Where, Problem string }
 
 func (e *InputError) Error() string { return e.Where + ": " + e.Problem }
 
-// known is an error if it is not known who asks.
+// known returns an error if the principal is unknown.
 func known(ctx context.Context) error {
 	if auth.From(ctx).Method == "" {
 		return auth.Require(ctx, operation.View, "")
@@ -149,8 +149,8 @@ type JobFilter struct {
 	Health  []cluster.Health
 	State   []engine.JobState
 	Outcome []abi.Outcome
-	// Host is one that has the job: its id, its name, its server, or that of an instance. hosts are
-	// the ids of those that it may be.
+	// Host is a host that has the job: its id, its name, its server, or an instance. hosts are the matching
+	// ids.
 	Host  string
 	hosts []string
 	// Sort is name, next, last, health or duration; with a "-" before it the last is first.
@@ -254,8 +254,9 @@ func (f *JobFilter) check() error {
 	return cmp.Or(oneOf("health", f.Health, cluster.Healths()), oneOf("state", f.State, cluster.States()), oneOf("outcome", f.Outcome, abi.Outcomes()))
 }
 
-// hostOf is what histories call a host: the list of hosts has its id among its peers, and the address
-// of its API in its name if several hosts have its server. Of those its newest process is meant.
+// hostOf translates a host's name to that in histories: the list of hosts has its id among its peers, and the
+// address of its API in its name if several hosts share its server. If several match, the newest process is
+// meant.
 func hostOf(ctx context.Context, c *cluster.Cluster, text string) string {
 	if checkHost(text) == nil {
 		return text
@@ -368,7 +369,7 @@ func zoneOf(name string) string {
 	return name
 }
 
-// noJob says that no host has a job, and what is known of it.
+// noJob returns the error that no host has a job, with what is known of it.
 func (s *Service) noJob(ctx context.Context, name string) error {
 	var unknown []string
 	for _, h := range s.o.Cluster.Hosts() {
@@ -438,8 +439,8 @@ func (s *Service) RegistryJobs(ctx context.Context) ([]admin.Brief, error) {
 	return list, err
 }
 
-// Limits are those over the cluster: who runs and who waits under them. They are read now. What is of jobs that one may not see is counted,
-// or left out.
+// Limits returns the limits over the cluster and who runs and waits under them, read now. Entries of jobs that
+// the principal may not see are only counted, or left out.
 func (s *Service) Limits(ctx context.Context) (*admin.Limits, error) {
 	limits, err := s.o.Registry.Limits(ctx, time.Now())
 	if err != nil || auth.From(ctx).All(operation.View) {
@@ -476,8 +477,8 @@ func (s *Service) Triggers(ctx context.Context, job string) (*admin.Triggers, er
 	return waiting, s.explained(ctx, job, err)
 }
 
-// Shards is a job, item by item, as the registry has it, which is read now, and which of the items that have begun wait for a
-// slot, as their hosts say.
+// Shards returns a job item by item from the registry, read now, and which begun items wait for a slot, as
+// reported by their hosts.
 func (s *Service) Shards(ctx context.Context, job string) (*admin.Shards, error) {
 	if err := auth.Require(ctx, operation.View, job); err != nil {
 		return nil, err

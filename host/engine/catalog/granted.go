@@ -157,7 +157,7 @@ func readIn(dir, name string, limit int64) ([]byte, bool) {
 	return data, err == nil
 }
 
-// Wants are what a job with this module and these needs wants of the grants, in the form of
+// Wants returns the imports and needs of a job, which grants must allow, in the form of
 // [operator.Compare].
 func Wants(imports map[string][]string, needs []string) []string {
 	return append(slices.Sorted(maps.Keys(imports)), needs...)

@@ -15,8 +15,8 @@ import (
 // registry and here.
 const mostInherited = 64 << 20
 
-// room counts what the jobs of a host take of the ceilings that bound them together: how many
-// jobs there are, and how many items these have. Each pattern of a ceiling has a room of its own.
+// room counts the jobs of a host and their items against the ceilings that bound all of them
+// together. Each pattern of a ceiling is counted apart.
 type room struct {
 	ceilings ceiling.List
 	taken    map[ceiling.Name]map[string]int64 // by the pattern that decides
@@ -24,8 +24,8 @@ type room struct {
 	inherited int
 }
 
-// roomFor has the jobs in force take what they have now, so that others, and what they ask
-// for besides, get what is left.
+// roomFor counts the jobs in force at their present size. Other jobs, and jobs that grow, get the
+// rest of the ceilings.
 func (s state) roomFor(claims map[string][]claim) *room {
 	r := &room{ceilings: s.ceilings, taken: map[ceiling.Name]map[string]int64{ceiling.Jobs: {}, ceiling.Items: {}}}
 	for job := range claims {
@@ -37,7 +37,7 @@ func (s state) roomFor(claims map[string][]claim) *room {
 	return r
 }
 
-// items are how many a job in force has by its definition; 0 if there is none.
+// items returns how many items the definition of a job in force has; 0 without a job.
 func items(b *binding) int64 {
 	if b == nil {
 		return 0

@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// Action is what an operation needs of who asks for it. A role is a set of actions.
+// Action is a right that an operation requires. A role is a set of actions.
 type Action string
 
 // The actions; docs/access.md lists which operation needs which.
@@ -67,21 +67,21 @@ const (
 	Resumes
 )
 
-// Row is what is known of an operation.
+// Row has the properties of an operation.
 type Row struct {
-	// Record is what the record of the change calls it. Histories have it, so that it never changes.
+	// Record is the operation's name in the record of a change. It never changes, because histories contain it.
 	// An edit has the settings after it: edit cron, timeZone.
 	Record string
-	// English and Chinese are what people read for Record. English is empty if that is Record itself.
+	// English and Chinese are Record as shown to people. English is empty if it is Record itself.
 	English, Chinese string
-	// May is what it needs; empty: it is not asked for, as a sign-in, or nobody asks, as a definition file.
-	// MayPurge is what it needs if the job's records go, too; empty: they never go.
+	// May is the required action; empty if none is: a sign-in, or a definition file. MayPurge is the action
+	// required to delete the job's records as well; empty: the operation never does.
 	May, MayPurge Action
-	// Commands are those of the program that ask for it, as they are typed after its name.
+	// Commands are the commands that request it, as typed after the program's name.
 	Commands []string
-	// Endpoints are those of the API.
+	// Endpoints are the endpoints of the API that request it.
 	Endpoints []Endpoint
-	// Buttons are those of the console.
+	// Buttons are the buttons of the console that request it.
 	Buttons []Button
 	// Effect is what it means for whether the job begins fires; Stops: it is about the hosts that take part,
 	// and not about what they begin.
@@ -91,7 +91,7 @@ type Row struct {
 
 // Endpoint is an endpoint of the API.
 type Endpoint struct {
-	// ID names it in the description of the API, from which programs are generated: it never changes.
+	// ID names the endpoint in the description of the API, from which programs are generated: it never changes.
 	ID           string
 	Method, Path string
 	// Summary is a title, Text some sentences.
@@ -102,10 +102,10 @@ type Endpoint struct {
 type Button struct {
 	// Action is the end of its path; of an item item.ACTION, of a host host.ACTION.
 	Action string
-	// Label is on the button. Text says what it does to {0}, Done that it is done; what is done with a number or
-	// with hosts has its text in the console's table, as done.ACTION.
+	// Label is the text on the button, Text says what it does to {0}, Done confirms it. Confirmations with a
+	// number or with hosts are in the console's table, as done.ACTION.
 	Label, Text, Done Text
-	// Danger: what it does cannot be taken back by another button. Until: it may end by itself.
+	// Danger: no other button undoes it. Until: it may end by itself.
 	Danger, Until bool
 }
 

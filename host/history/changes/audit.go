@@ -1,6 +1,5 @@
-// Package changes takes records of changes that wait in the registry into the history of one of
-// the hosts of a namespace. They are of changes that were made without a host's API; see
-// coordination/admin/changelog.
+// Package changes copies records of changes from the registry into the history of one host of a namespace. The
+// records are of changes made without a host's API; see coordination/admin/changelog.
 package changes
 
 import (
@@ -20,10 +19,10 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// Recorder takes the records of a namespace, if no other host does. It is safe for concurrent use.
+// Recorder copies the records of a namespace, unless another host does. It is safe for concurrent use.
 //
-// A record is added to the history first and removed from the registry then: if the host dies in between, the
-// host that takes its place records the change once more; none is lost.
+// It adds a record to the history before it removes it from the registry. If the host dies in between, its
+// successor adds the record once more; none is lost.
 type Recorder struct {
 	namespace         string
 	changes, recorder string // paths
@@ -31,7 +30,7 @@ type Recorder struct {
 	log               *zap.Logger
 	sessions          *sessions.Newest
 	id                string // of this host, while it runs
-	taken             string // the record that was taken last; it belongs to Run
+	taken             string // the record taken last; only Run uses it
 }
 
 // New makes a recorder; add takes a record into the history and does not block. Nothing happens

@@ -13,53 +13,53 @@ import (
 )
 
 const (
-	// mostPending is how many records may wait in memory behind the feed, mostChunk how many
-	// one transaction takes.
+	// mostPending bounds the records that wait in memory behind the feed, mostChunk those of one transaction.
 	mostPending = 8192
 	mostChunk   = 2000
 	// writeTimeout bounds one transaction.
 	writeTimeout = 30 * time.Second
-	// latePatience is how long a transaction may take before what is in it is spooled: a
-	// database that does not answer may be away.
+	// latePatience is the time after which the records of an unfinished transaction are spooled: the database
+	// may be away.
 	latePatience = 2 * time.Second
-	// leastPause and mostPause are between two tries to reach a database.
+	// leastPause and mostPause bound the pause between two tries to reach a database.
 	leastPause = 500 * time.Millisecond
 	mostPause  = 15 * time.Second
 )
 
-// queue is what the database has not taken yet: a [backlog] of a database alone, or a [follower] of
-// a log on the disk. It is safe for concurrent use; the loader alone calls next, done, fail, good and late.
+// queue has the records that the database has not taken yet: a [backlog] of a database alone, or a [follower]
+// of a log on the disk. It is safe for concurrent use; only the loader calls next, done, fail, good and late.
 type queue interface {
-	// add takes a batch. It returns how many records were lost.
+	// add takes a batch and returns how many records were lost.
 	add(batch []history.Entry) (lost int64)
-	// end says that nothing is added any more; ended reports that.
+	// end closes the queue for new records; ended reports whether it is closed.
 	end()
 	ended() bool
 	// news has a value when there may be something to do.
 	news() <-chan struct{}
 
-	// next is what is to be written now; ok is false if there is nothing. position asks the database how far
-	// a writer has come. doubt: a commit may have taken effect whose answer was lost.
+	// next returns what to write now; ok is false if there is nothing. position asks the database for a
+	// writer's position. doubt: a commit without an answer may have taken effect.
 	next(ctx context.Context, position positionFunc, doubt bool) (c chunk, ok bool, err error)
-	// done notes that a part of what next returned is written, fail why nothing could be, good that something
-	// was, and late that a write takes long.
+	// done notes that a part of next's result is written; fail, why nothing could be written; good, that
+	// something was; late, that a write takes long.
 	done(c chunk) error
 	fail(err error)
 	good()
 	late()
 
-	// settle returns when the database has what is pending now, unless that has to wait for long, or ctx is done.
+	// settle returns when the database has the records pending at the call, the wait would be long, or ctx is
+	// done.
 	settle(ctx context.Context)
-	// state fills in what is so now.
+	// state fills in the present state.
 	state(s *history.State)
-	// close lets go of files. It returns how many records were lost.
+	// close closes files and returns how many records were lost.
 	close() (lost int64, err error)
 }
 
-// positionFunc is how far a writer has come by the database; 0 if it has not begun.
+// positionFunc returns the position of a writer as the database has it; 0 if it has written nothing.
 type positionFunc func(ctx context.Context, writer string) (int64, error)
 
-// trouble is why a queue cannot be written. Its user has the lock.
+// trouble has the reason why a queue cannot be written. Callers hold a lock.
 type trouble struct {
 	log     *zap.Logger
 	problem *problem
@@ -82,33 +82,33 @@ func (t *trouble) good() {
 	}
 }
 
-// show says it in a state.
+// show adds the reason to a state.
 func (t *trouble) show(s *history.State) {
 	if t.problem != nil {
 		s.Problem, s.Since = t.problem.err.Error(), t.problem.since
 	}
 }
 
-// backlog is a queue of chunks in memory, and behind them, newer, the spool.
+// backlog is a queue of chunks in memory, followed by the spool, which has the newer records.
 type backlog struct {
 	trouble trouble
-	name    string // by which the database notes how far this process has come
+	name    string // under which the database notes the position of this process
 
 	mu      sync.Mutex
 	pending []history.Entry // oldest first
-	// Positions count the bytes of all records that this process took: written is that of
-	// the first pending one, added that of the next one that comes.
+	// Positions count the bytes of all records that this process took. written is the position of the first
+	// pending record, added of the next one to come.
 	written, added int64
 	spool          *spool
-	// spilled has what was pending when next was asked the last time, and was spooled since.
+	// spilled has the records that were pending at the last call of next and have been spooled since.
 	spilled *spoolFile
-	full    bool          // the spool's trouble was logged, and it was not empty since
+	full    bool          // the spool's trouble was logged, and the spool has not been empty since
 	woken   chan struct{} // has room for one: there is something to do
 	moved   chan struct{} // closed when something was written or spooled; nil: no query waits
 	closed  bool
-	copy    *copied // gets what is added; nil: nothing does
+	copy    *copied // gets every added record; may be nil
 
-	// seen is what state says: who asks does not wait for the spool's disk.
+	// seen is the result of state: its callers do not wait for the spool's disk.
 	seen atomic.Pointer[history.State]
 }
 
@@ -117,7 +117,7 @@ type problem struct {
 	since time.Time
 }
 
-// add takes a batch. It returns how many records were lost.
+// add takes a batch and returns how many records were lost.
 func (b *backlog) add(batch []history.Entry) (lost int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -147,7 +147,7 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 	return lost
 }
 
-// size is how many bytes records have in a spool.
+// size returns how many bytes records take in a spool.
 func size(entries []history.Entry) (n int64) {
 	for i := range entries {
 		n += int64(len(entries[i].JSON)) + 1
@@ -155,8 +155,8 @@ func size(entries []history.Entry) (n int64) {
 	return n
 }
 
-// spill moves what is pending to the spool, so that it outlives this process. If there
-// is no room it goes on waiting in memory. The caller holds b.mu.
+// spill moves the pending records to the spool, so that they outlive this process. Without room there they stay
+// in memory. The caller holds b.mu.
 func (b *backlog) spill() {
 	if len(b.pending) == 0 || b.spool.bytes+size(b.pending) > b.spool.most {
 		return
@@ -172,7 +172,7 @@ func (b *backlog) spill() {
 	b.pending, b.spilled = nil, f
 }
 
-// late spools what is pending because a transaction takes long.
+// late spools the pending records because a transaction takes long.
 func (b *backlog) late() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -189,7 +189,7 @@ func (b *backlog) wake() {
 
 func (b *backlog) news() <-chan struct{} { return b.woken }
 
-// next finds out first how far the spool of an earlier process was loaded, or any spool if there is a doubt.
+// next first asks how much of an earlier process's spool was loaded; in doubt, it asks for every spool.
 func (b *backlog) next(ctx context.Context, position positionFunc, doubt bool) (c chunk, ok bool, err error) {
 	for ; ; doubt = false {
 		if c, ok, err = b.first(); err != nil || !ok || c.spool == nil || (c.spool.known && !doubt) {
@@ -199,7 +199,7 @@ func (b *backlog) next(ctx context.Context, position positionFunc, doubt bool) (
 		if err != nil {
 			return c, false, err
 		}
-		// What it begins with may have been written before it was spooled, or while it was.
+		// The first records may have been written before or while they were spooled.
 		before, err := position(ctx, c.spool.process())
 		if err != nil {
 			return c, false, err
@@ -217,7 +217,7 @@ func (b *backlog) skip(f *spoolFile, position int64) error {
 	return b.loaded(b.spool.skip(f, position))
 }
 
-// loaded has the spool's trouble logged again once the spool is empty. The caller holds b.mu.
+// loaded logs the spool's next trouble, once the spool has been empty. The caller holds b.mu.
 func (b *backlog) loaded(err error) error {
 	b.full = b.full && !b.spool.empty()
 	return err
@@ -244,7 +244,7 @@ func (b *backlog) first() (c chunk, ok bool, err error) {
 	return chunk{entries: entries, writer: f.name, ends: ends, spool: f}, true, nil
 }
 
-// done notes that a part of what next returned is written.
+// done notes that a part of next's result is written.
 func (b *backlog) done(c chunk) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -279,7 +279,7 @@ func (b *backlog) good() {
 	b.trouble.good()
 }
 
-// publish has state say what is so now. The caller holds b.mu.
+// publish stores the present state for state. The caller holds b.mu.
 func (b *backlog) publish() {
 	state := history.State{Queued: int64(len(b.pending)), Spooled: b.spool.records}
 	b.trouble.show(&state)
@@ -290,7 +290,7 @@ func (b *backlog) publish() {
 	}
 }
 
-// settle returns when the database has what is pending now, or that is spooled, or ctx is done.
+// settle returns when the pending records are in the database or spooled, or ctx is done.
 func (b *backlog) settle(ctx context.Context) {
 	b.mu.Lock()
 	for end := b.added; len(b.pending) > 0 && b.written < end; {
@@ -309,7 +309,7 @@ func (b *backlog) settle(ctx context.Context) {
 	b.mu.Unlock()
 }
 
-// state fills in what the backlog knew after its last change.
+// state fills in the state after the last change.
 func (b *backlog) state(s *history.State) {
 	if seen := b.seen.Load(); seen != nil {
 		s.Queued += seen.Queued
@@ -317,7 +317,7 @@ func (b *backlog) state(s *history.State) {
 	}
 }
 
-// end says that nothing is added any more.
+// end closes the backlog for new records.
 func (b *backlog) end() {
 	b.mu.Lock()
 	b.closed = true
@@ -331,8 +331,7 @@ func (b *backlog) ended() bool {
 	return b.closed
 }
 
-// close spools what is left in memory, also if there is more than the spool is to have. It
-// returns how many records were lost.
+// close spools what is left in memory, even beyond the spool's limit. It returns how many records were lost.
 func (b *backlog) close() (lost int64, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -9,82 +9,83 @@ import (
 )
 
 const (
-	// connectTimeout bounds a connection's begin.
+	// connectTimeout bounds the time to connect.
 	connectTimeout = 3 * time.Second
-	// lockTimeout bounds how long a statement waits for others.
+	// lockTimeout bounds a statement's wait for locks.
 	lockTimeout = 5 * time.Second
-	// mostConnections is how many a host has at once: the writer's and those of queries.
+	// mostConnections bounds a host's connections: the writer's and those of queries.
 	mostConnections = 6
 )
 
-// dialect is what a kind of database does in its own way. Its three implementations have no state.
+// dialect has what differs between kinds of databases. Its three implementations have no state.
 type dialect interface {
-	// name is that of the kind, for people and for the files of migrations.
+	// name is the name of the kind, in messages and in the names of migration files.
 	name() string
 	// shared: hosts on several machines can use the database. Else it is a file or memory of one host.
 	shared() bool
-	// divided: tables are divided by days, which are dropped; else rows are deleted.
+	// divided: tables are partitioned by day and old days are dropped; otherwise rows are deleted.
 	divided() bool
-	// bounded: a query needs an upper bound of times, or it sorts the whole table for a large page.
+	// bounded: a query needs an upper bound of times; without it the database sorts the whole table for a large
+	// page.
 	bounded() bool
 
 	// open makes a pool of connections. It does not connect.
 	open(c *Config) (*sql.DB, error)
-	// prepare makes what the database cannot make itself before its tables.
+	// prepare makes what must exist before the tables.
 	prepare(ctx context.Context, c *Config) error
-	// transaction says how writers begin one; nil is the default.
+	// transaction returns the options of a writer's transaction; nil is the default.
 	transaction() *sql.TxOptions
-	// locked runs do while no other host does the same. If wait is not set and another one does, it returns false at
-	// once. Who waits and who does not have a lock each: a migration does not wait for a purge.
+	// locked runs do while no other host runs the same. Without wait it returns false at once if another host
+	// does. Calls with and without wait use different locks: a migration does not wait for a purge.
 	locked(ctx context.Context, db *sql.DB, wait bool, do func(*sql.Conn) error) (ok bool, err error)
-	// migrate runs steps that change tables, all or none of them where that is possible.
+	// migrate runs steps that change tables, in one transaction if the database can.
 	migrate(ctx context.Context, conn *sql.Conn, steps func(querier) error) error
 
-	// bind turns the ? of a statement into what the database calls its parameters.
+	// bind replaces each ? of a statement with the database's form of a parameter.
 	bind(statement string) string
-	// like is a condition that holds if a column contains a text, at least regardless of the case of ASCII; the
-	// parameter comes from pattern.
+	// like is a condition: a column contains a text, regardless of the case of at least ASCII. The parameter
+	// comes from pattern.
 	like(column string) string
-	// insert begins an insert. If lenient, the database writes ? for a character that a column cannot hold, if it
-	// would refuse the row otherwise.
+	// insert returns the beginning of an insert. If lenient, a character that the column cannot hold is written
+	// as ?, where the database would refuse the row.
 	insert(lenient bool) string
-	// upsert is the end of an insert of rows that may be there: the columns are set to what is new. If fenced, only
-	// where the new fence is not less.
+	// upsert returns the end of an insert of rows that may exist: the columns get the new values; if fenced,
+	// only where the new fence is not less.
 	upsert(table string, keys, columns []string, fenced bool) string
 
-	// seldom is the condition of the index of events that are reported seldom; without one, it holds for all.
+	// seldom is the condition of the index of rare events; true for all rows if there is no such index.
 	seldom() string
 
-	// again reports whether an error goes away by another try: transactions were in each other's way.
+	// again reports whether a retry may succeed: transactions conflicted.
 	again(err error) bool
-	// exists reports whether a column or a key could not be added because it is there.
+	// exists reports whether a column or a key was not added because it exists.
 	exists(err error) bool
-	// badRecord reports whether an error is one of what is written, not of the database: trying again does not help.
+	// badRecord reports whether the record, not the database, is at fault: a retry does not help.
 	badRecord(err error) bool
-	// purged reports whether an error says that the place of a row is gone: it is of a run that began longer ago
-	// than failures are kept.
+	// purged reports whether the row's partition is gone: its run began longer ago than failures are kept.
 	purged(err error) bool
 
-	// clock is a query for the seconds since 1970 by the database's clock; empty: it has this host's.
+	// clock is a query for the database's time in seconds since 1970; empty if the database uses this host's
+	// clock.
 	clock() string
-	// size is what a history takes, without what is free, in bytes. tables is set where deleting rows does not show
-	// in it soon.
+	// size returns the bytes that a history takes, without free space. tables is set if deleted rows do not
+	// lower it soon.
 	size(ctx context.Context, db *sql.DB) (bytes int64, tables map[string]tableSize, err error)
-	// vacuum are statements that give what is free back to the disk.
+	// vacuum returns the statements that return free space to the disk.
 	vacuum() []string
 
-	// traceTables are statements that make ElasticJob's tables if they are not there.
+	// traceTables returns the statements that create ElasticJob's tables if missing.
 	traceTables() []string
-	// traceKeys: each of ElasticJob's tables has a key that an upsert finds rows by.
+	// traceKeys: each of ElasticJob's tables has a key for upserts.
 	traceKeys() bool
 	// traceWidths is a query for the columns of ElasticJob's tables, which another program may have made: table and
 	// column in small letters, width in characters, and the character set if it is narrow. Empty: they take any text.
 	traceWidths() string
-	// highest is the last character that the database has by its encoding; 0 is all.
+	// highest returns the last character of the database's encoding; 0: all characters.
 	highest(ctx context.Context, q querier) (last rune, encoding string, err error)
-	// traceKey is the column by which rows of one of ElasticJob's tables are deleted.
+	// traceKey returns the column by which rows of one of ElasticJob's tables are deleted.
 	traceKey(ctx context.Context, db *sql.DB, table string) (string, error)
-	// timestamp is a time as JDBC writes it, boolean a truth.
+	// timestamp formats a time as JDBC does, boolean a truth value.
 	timestamp(t time.Time) string
 	boolean(b bool) any
 }
@@ -119,8 +120,8 @@ func atOnce(ctx context.Context, conn *sql.Conn, steps func(querier) error) erro
 	return tx.Commit()
 }
 
-// locked runs do on one connection between a statement that takes a lock, which may find that another host has it,
-// and one that lets go of it.
+// locked runs do on one connection, between a statement that takes a lock and one that releases it. Another
+// host may have the lock.
 func locked(ctx context.Context, db *sql.DB, take func(*sql.Conn) (bool, error), release string, arg any, do func(*sql.Conn) error) (ok bool, err error) {
 	conn, err := db.Conn(ctx)
 	if err != nil {
@@ -155,11 +156,11 @@ func onConflict(table string, keys, columns []string, fenced bool) string {
 	return b.String()
 }
 
-// inJSON are characters that JSON writes in another way, besides control characters.
+// inJSON are characters that JSON escapes, besides control characters.
 const inJSON = "\"\\<>&\u2028\u2029"
 
-// pattern is the parameter of like for a text, or for the JSON of one: characters whose
-// case a database may not know, or that JSON writes in another way, stand for anything.
+// pattern returns the parameter of like for a text, or for its JSON. A wildcard replaces each character whose
+// case the database may not know, or that JSON escapes.
 func pattern(text string) string {
 	var b strings.Builder
 	b.WriteByte('%')

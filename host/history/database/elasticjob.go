@@ -25,7 +25,7 @@ const (
 	ejAddress = 50
 )
 
-// elasticJobTables makes the tables that are not there.
+// elasticJobTables makes the missing tables.
 func (s *pool) elasticJobTables(ctx context.Context, q querier) error {
 	for _, statement := range s.dialect.traceTables() {
 		if _, err := q.ExecContext(ctx, statement); err != nil {
@@ -35,8 +35,8 @@ func (s *pool) elasticJobTables(ctx context.Context, q querier) error {
 	return nil
 }
 
-// traceColumns begin the statements that make the tables, up to their keys. number is a column before the others, flag the
-// type of a truth.
+// traceColumns returns the statements that make the tables, up to their keys. number is a column before the
+// others, flag the type of a boolean.
 func traceColumns(number, flag string) (execution, trace string) {
 	execution = "CREATE TABLE IF NOT EXISTS JOB_EXECUTION_LOG (" + number + "id VARCHAR(40) NOT NULL, job_name VARCHAR(100) NOT NULL, task_id VARCHAR(255) NOT NULL, " +
 		"hostname VARCHAR(255) NOT NULL, ip VARCHAR(50) NOT NULL, sharding_item INT NOT NULL, execution_source VARCHAR(20) NOT NULL, failure_cause VARCHAR(4000) NULL, " +
@@ -47,13 +47,13 @@ func traceColumns(number, flag string) (execution, trace string) {
 	return execution, trace
 }
 
-// plainTraces make the tables in SQLite and PostgreSQL.
+// plainTraces returns the statements that make the tables in SQLite and PostgreSQL.
 func plainTraces(flag string) []string {
 	execution, trace := traceColumns("", flag)
 	return []string{execution + "PRIMARY KEY (id))", trace + "PRIMARY KEY (id))", "CREATE INDEX IF NOT EXISTS TASK_ID_STATE_INDEX ON JOB_STATUS_TRACE_LOG (task_id, state)"}
 }
 
-// traces are the rows of ElasticJob's tables for events.
+// traces returns the rows of ElasticJob's tables for events.
 func (w *writing) traces(entries []history.Entry) []*insert {
 	executions := &insert{table: "JOB_EXECUTION_LOG", lenient: true, keys: []string{"id"},
 		columns: []string{"id", "job_name", "task_id", "hostname", "ip", "sharding_item", "execution_source", "failure_cause", "is_success", "start_time", "complete_time"}}
@@ -92,7 +92,7 @@ func (w *writing) traces(entries []history.Entry) []*insert {
 	return []*insert{executions, states}
 }
 
-// executionRow is the row of an attempt of an item.
+// executionRow returns the row of an attempt of an item.
 func (w *writing) executionRow(e *event.Event) []any {
 	address, _, _ := strings.Cut(e.Host, "@-@")
 	source := "NORMAL_TRIGGER"
@@ -115,7 +115,7 @@ func (w *writing) executionRow(e *event.Event) []any {
 		*e.Item, source, cause, w.loader.dialect.boolean(success), w.loader.dialect.timestamp(begun), ended}
 }
 
-// stateRow is a row about a host's part of a fire.
+// stateRow returns a row about a host's part of a fire.
 func (w *writing) stateRow(e *event.Event, state, message string) []any {
 	address, _, _ := strings.Cut(e.Host, "@-@")
 	items := make([]string, len(e.Items))
@@ -133,7 +133,7 @@ func executionType(e *event.Event) string {
 	return "READY"
 }
 
-// taskID is the id that ElasticJob would give the fire on its host.
+// taskID returns the id that ElasticJob would give the fire on its host.
 func (w *writing) taskID(e *event.Event) string {
 	items := e.Items
 	if p := w.memory.parts[partKey(history.KeyOf(*e).String(), e.Host)]; p != nil && len(items) == 0 {
@@ -152,12 +152,12 @@ func (w *writing) taskID(e *event.Event) string {
 	return clipMarked(e.Job+"@-@"+b.String()+"@-@"+executionType(e)+"@-@"+e.Host, ejTaskID)
 }
 
-// traceID is the same for the same texts, and has 36 characters, as theirs.
+// traceID returns an id of 36 characters, like ElasticJob's, made of the texts.
 func traceID(texts ...string) string {
 	sum := sha256.Sum256([]byte(strings.Join(texts, "\x00")))
 	h := hex.EncodeToString(sum[:16])
 	return h[:8] + "-" + h[8:12] + "-" + h[12:16] + "-" + h[16:20] + "-" + h[20:]
 }
 
-// jdbcTime is how JDBC writes times.
+// jdbcTime is JDBC's layout of times.
 const jdbcTime = "2006-01-02 15:04:05.000"

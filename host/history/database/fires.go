@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// fires asks the database for fires. The rows are hosts' parts of fires; a fire stands where
-// the first of its parts stands, in the page's order, of those that the filter finds.
+// fires queries fires. The rows are hosts' parts of fires. A fire takes the place of its first part, in the
+// page's order, that the filter finds.
 func (s *Store) fires(ctx context.Context, f history.Filter) (history.Page[history.Fire], error) {
 	if err := s.check(ctx, &f); err != nil {
 		return history.Page[history.Fire]{}, err
@@ -55,7 +55,7 @@ func (s *Store) fires(ctx context.Context, f history.Filter) (history.Page[histo
 
 func clean0(s string) string { return strings.ToValidUTF8(s, "\uFFFD") }
 
-// partConditions narrow parts down to those of fires that the filter may want.
+// partConditions limits parts to those of fires that the filter may want.
 func (s *Store) partConditions(f *history.Filter, l *list[part]) {
 	if job, ok := f.OnlyJob(); ok && (!f.Instant.IsZero() || f.Trigger != 0) {
 		l.indexed.add("fire = ?", clip(fireOf(job, f), mostID))
@@ -80,14 +80,13 @@ func (s *Store) partConditions(f *history.Filter, l *list[part]) {
 	}
 }
 
-// groups are fires by name, with all their parts.
+// groups has fires by name, with all their parts.
 type groups struct {
 	parts map[string][]part
 	runs  map[string][]history.Run
 }
 
-// groups reads all parts of the fires of some parts, and the runs where the parts do not
-// say all.
+// groups reads all parts of the fires of the given parts, and the runs of fires whose parts are not complete.
 func (s *Store) groups(ctx context.Context, rows []part) (*groups, error) {
 	g := &groups{parts: make(map[string][]part), runs: make(map[string][]history.Run)}
 	var fires []any
@@ -135,12 +134,11 @@ func (s *Store) groups(ctx context.Context, rows []part) (*groups, error) {
 	return g, nil
 }
 
-// mostApart is how far the begins of a fire's parts may be apart: a host takes items over
-// when another one has died, or catches up.
+// mostApart bounds the time between the begins of a fire's parts: a host takes items over when another has
+// died, or catches up.
 const mostApart = 24 * time.Hour
 
-// complete reports whether the parts say all of a fire: all have ended, and no item is in two
-// of them.
+// complete reports whether the parts describe the whole fire: all have ended, and no item is in two of them.
 func complete(parts []part) bool {
 	items := make(map[int]bool)
 	for _, p := range parts {
@@ -169,7 +167,7 @@ func (s *Store) runsOf(ctx context.Context, fire string, parts []part) ([]histor
 	return runs, err
 }
 
-// of is the fire of a part. first is true if the fire stands where this part stands.
+// of returns the fire of a part. first is true if the fire takes this part's place.
 func (g *groups) of(f *history.Filter, row *part) (fire history.Fire, first bool) {
 	var parts []history.Part
 	best := *row

@@ -11,22 +11,22 @@ import (
 	"go.uber.org/zap"
 )
 
-// fit says which texts the database can hold. What it cannot hold is cut or replaced, so that
-// no row is lost.
+// fit has the limits of texts in the database. Texts beyond them are cut, or characters replaced, so that no
+// row is lost.
 type fit struct {
-	// highest is the last character that PostgreSQL's encoding has; 0 is all.
+	// highest is the last character of PostgreSQL's encoding; 0: all characters.
 	highest rune
 	// columns are those of ElasticJob's tables, which another program may have made, by
 	// "table.column" in small letters.
 	columns map[string]column
 }
 
-// column is a column with texts.
+// column is a text column.
 type column struct {
 	width int // in characters; 0 is not limited
 }
 
-// prepare makes the tables, or brings them up to date, and reads what they hold.
+// prepare makes the tables or brings them up to date, and reads their limits.
 func (s *pool) prepare(ctx context.Context) error {
 	if err := s.migrate(ctx); err != nil {
 		return err
@@ -34,7 +34,7 @@ func (s *pool) prepare(ctx context.Context) error {
 	return s.learnFit(ctx, s.db)
 }
 
-// learnFit reads what the database can hold, and warns if that is not every text.
+// learnFit reads the limits of texts, and warns if there are any.
 func (s *pool) learnFit(ctx context.Context, q querier) error {
 	last, encoding, err := s.dialect.highest(ctx, q)
 	if err != nil {
@@ -64,8 +64,8 @@ func columnsOf(schema, charset string) string {
 		" FROM information_schema.columns WHERE TABLE_SCHEMA = " + schema + " AND LOWER(TABLE_NAME) IN ('job_execution_log', 'job_status_trace_log')"
 }
 
-// learnColumns reads how wide the columns of ElasticJob's tables are. It returns those whose
-// character set has not all characters.
+// learnColumns reads the widths of the columns of ElasticJob's tables. It returns those whose character set
+// lacks characters.
 func learnColumns(ctx context.Context, q querier, query string, f *fit) (narrow []string, err error) {
 	rows, err := q.QueryContext(ctx, query)
 	if err != nil {
@@ -88,10 +88,10 @@ func learnColumns(ctx context.Context, q querier, query string, f *fit) (narrow 
 	return narrow, rows.Err()
 }
 
-// mark ends a text that was cut.
+// mark ends a cut text.
 const mark = "..."
 
-// clipMarked cuts a text to so many characters, and marks that.
+// clipMarked cuts a text to a number of characters, with a mark at its end.
 func clipMarked(s string, most int) string {
 	s = clean(s)
 	if most <= len(mark) || utf8.RuneCountInString(s) <= most {
@@ -100,7 +100,7 @@ func clipMarked(s string, most int) string {
 	return clip(s, most-len(mark)) + mark
 }
 
-// value is a value as the column can hold it.
+// value returns a value within the column's limits.
 func (f *fit) value(table, name string, v any) any {
 	s, isText := v.(string)
 	if c := f.columns[strings.ToLower(table+"."+name)]; isText && c.width > 0 {
@@ -109,13 +109,13 @@ func (f *fit) value(table, name string, v any) any {
 	return v
 }
 
-// narrowed passes statements on, with texts as an encoding can hold them.
+// narrowed passes statements on with their texts within an encoding.
 type narrowed struct {
 	querier
 	highest rune
 }
 
-// narrow has texts written as the database can hold them.
+// narrow returns a querier that keeps texts within the database's encoding.
 func (s *pool) narrow(q querier) querier {
 	if s.fit.highest == 0 {
 		return q

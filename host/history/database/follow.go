@@ -15,37 +15,37 @@ import (
 	"github.com/wasmjob/wasmjob/host/history/jsonl"
 )
 
-// follower is the queue of a database that follows a log on this disk. Records are written to the log first; what
-// the log does not take is lost. The database notes for each file of the log how far it was loaded, so
-// that a process goes on where the one before it ended, however that ended.
+// follower is the queue of a database that follows a log on this disk. Records are written to the log first; a
+// record that the log cannot take is lost. For each file of the log the database notes how much was loaded, so
+// that a process continues where the previous one ended, even after a crash.
 //
-// The newest records wait in memory as well. If there are too many, or when the process begins, the loader
-// reads the files of the log instead, until it comes to the end.
+// The newest records are also in memory. When there are too many, or when the process begins, the loader reads
+// the files of the log up to the end.
 type follower struct {
-	// most bounds how much is loaded of a log of which the database knows nothing, in bytes.
+	// most bounds the bytes loaded from a log that the database does not know.
 	most  int64
 	woken chan struct{} // has room for one: there is something to do
-	hurry chan struct{} // has room for one: somebody waits
+	hurry chan struct{} // has room for one: a caller waits
 
 	mu      sync.Mutex
 	log     *jsonl.Log // its Append and Close
 	trouble trouble
-	pieces  []jsonl.Piece // of the newest records, oldest first: all that is not loaded if caught
+	pieces  []jsonl.Piece // of the newest records, oldest first; if caught, all that are not loaded
 	pending int           // records of pieces
 	caught  bool
-	behind  int64 // records that were added and are in files only
-	// added and written count records; written is what is loaded of added.
+	behind  int64 // records that are in files only
+	// added and written count records: those added, and those of them that are loaded.
 	added, written int64
 	early          bool          // the loader has not come to the end of the log yet
-	left           int64         // bytes of the files that are to be read after the one that is, about
+	left           int64         // about how many bytes are in the files after the open one
 	moved          chan struct{} // closed when something was loaded; nil: no query waits
 	closed         bool
-	// file is the ID of the file that was loaded last, up to at. over: nothing is left of it.
+	// file is the ID of the file loaded last, at the position up to which. over: it is loaded whole.
 	file string
 	at   int64
 	over bool
 
-	seen atomic.Pointer[history.State] // what state says: who asks does not wait for the disk
+	seen atomic.Pointer[history.State] // the result of state: its callers do not wait for the disk
 
 	// Of the loader's goroutine.
 	reader *jsonl.Reader // of file, from at on; nil: none is open
@@ -101,8 +101,9 @@ func (f *follower) add(batch []history.Entry) (lost int64) {
 
 func (f *follower) news() <-chan struct{} { return f.woken }
 
-// next is the oldest that is not loaded, from memory if it is there. After end it leaves files to the next process.
-// What there is a doubt about is there again: the database knows it by the file, wherever it is read from.
+// next returns the oldest records that are not loaded, from memory if they are there. After end it leaves files
+// to the next process. It returns doubtful records again: the database knows them by their file, wherever they
+// are read from.
 func (f *follower) next(ctx context.Context, position positionFunc, _ bool) (c chunk, ok bool, err error) {
 	for {
 		if c, ok, caught := f.recent(); caught || f.ended() {
@@ -123,7 +124,7 @@ func (f *follower) next(ctx context.Context, position positionFunc, _ bool) (c c
 	}
 }
 
-// recent is what waits in memory; caught is false if files are to be read.
+// recent returns the records in memory; caught is false if files must be read first.
 func (f *follower) recent() (c chunk, ok, caught bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -135,7 +136,7 @@ func (f *follower) recent() (c chunk, ok, caught bool) {
 	return chunk{entries: p.Entries[:n:n], writer: p.File, ends: p.Ends[:n:n]}, true, true
 }
 
-// pass leaves the file that is open: it has no more, or cannot be read.
+// pass leaves the open file: it is read to its end, or cannot be read.
 func (f *follower) pass(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -154,7 +155,7 @@ func (f *follower) release() (err error) {
 	return err
 }
 
-// open opens the file to read, unless there is none.
+// open opens the next file to read, if there is one.
 func (f *follower) open(ctx context.Context, position positionFunc) error {
 	list, unread, err := jsonl.Files(f.log.Path())
 	if err != nil {
@@ -193,12 +194,13 @@ func (f *follower) open(ctx context.Context, position positionFunc) error {
 	return err
 }
 
-// index is that of the file among others, -1 if it is not there.
+// index returns the file's index in a list, -1 if it is missing.
 func (f *follower) index(list []jsonl.File) int {
 	return slices.IndexFunc(list, func(x jsonl.File) bool { return x.ID == f.file })
 }
 
-// begin finds where to go on: in the newest file that the database knows, or at the begin of as much as is to be loaded.
+// begin finds the position to continue at: in the newest file that the database knows, else where the newest
+// most bytes of the log begin.
 func (f *follower) begin(ctx context.Context, list []jsonl.File, position positionFunc) error {
 	i, bytes := len(list)-1, int64(0)
 	for ; i >= 0; i-- {
@@ -227,8 +229,8 @@ func (f *follower) set(file string, at int64) {
 	f.file, f.at, f.over, f.asked = file, at, false, true
 }
 
-// meet notes that the loader has come to the end of the log if it has. The caller holds f.mu: nothing is
-// written meanwhile.
+// meet notes whether the loader is at the end of the log. The caller holds f.mu, so that nothing is written
+// meanwhile.
 func (f *follower) meet() error {
 	list, _, err := jsonl.Files(f.log.Path())
 	if err != nil {
@@ -279,7 +281,7 @@ func (f *follower) done(c chunk) error {
 	return nil
 }
 
-// fail has the file read again from what is loaded.
+// fail makes the loader read the file again from the last loaded position.
 func (f *follower) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -294,7 +296,7 @@ func (f *follower) good() {
 	f.trouble.good()
 }
 
-func (f *follower) late() {} // what waits is on the disk
+func (f *follower) late() {} // the records are on the disk
 
 func (f *follower) end() {
 	f.mu.Lock()
@@ -309,7 +311,7 @@ func (f *follower) ended() bool {
 	return f.closed
 }
 
-// publish has state say what is so now. The caller holds f.mu.
+// publish stores the present state for state. The caller holds f.mu.
 func (f *follower) publish() {
 	state := history.State{Queued: int64(f.pending), Spooled: f.behind}
 	f.trouble.show(&state)
@@ -320,10 +322,10 @@ func (f *follower) publish() {
 	}
 }
 
-// quick is how much of a log is read while a query waits, in bytes.
+// quick is how many bytes of a log are read while a query waits.
 const quick = 4 << 20
 
-// settle does not wait for a long log, nor for a database that does not take it.
+// settle waits neither for a long log nor for a database that refuses it.
 func (f *follower) settle(ctx context.Context) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -344,7 +346,7 @@ func (f *follower) settle(ctx context.Context) {
 	}
 }
 
-// state names first what cannot be written to the log, which is lost.
+// state reports the log's errors before the database's: a record that the log cannot take is lost.
 func (f *follower) state(s *history.State) {
 	seen := f.seen.Load()
 	s.Queued += seen.Queued
@@ -354,7 +356,7 @@ func (f *follower) state(s *history.State) {
 	}
 }
 
-// close leaves what is not loaded to the next process.
+// close leaves the rest to the next process.
 func (f *follower) close() (lost int64, err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -8,7 +8,7 @@ import (
 	"strings"
 )
 
-// Table is what a table holds, as text; NULL is empty.
+// Table has the content of a table as text; NULL is empty.
 type Table struct {
 	Columns []string
 	Rows    [][]string

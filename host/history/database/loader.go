@@ -18,21 +18,21 @@ type loader struct {
 	closing chan struct{} // closed at the begin of Close
 	done    chan struct{} // closed when run has returned
 
-	// linger has records of a fifth of a second share a transaction; 0: who adds them waits. hurry, which has room for
-	// one, ends the wait. rest is how long the next wait is: after what was read from a log, as long as writing that took, so
-	// that a long log takes half a processor at most.
+	// linger is how long records wait for others to share a transaction; 0: the caller of add waits for the
+	// write. A value in hurry ends the wait. rest is the length of the next wait: after records from a log, as
+	// long as their write took, so that a long log takes at most half a processor.
 	linger time.Duration
 	rest   time.Duration
 	hurry  chan struct{}
 	// wait is called before a transaction.
 	wait func(ctx context.Context)
-	// answers, if not nil, is called when the database has taken something, or there is nothing to be written.
+	// answers, if not nil, is called when the database has taken something, or nothing is left to write.
 	answers func()
 	// written is called after each commit.
 	written func(ctx context.Context)
 
 	migrated bool
-	doubt    bool // a commit may have taken effect that was taken to have failed
+	doubt    bool // a commit that seemed to fail may have taken effect
 	memory   *memory
 	days     map[int64]bool // that have partitions
 }
@@ -73,7 +73,7 @@ func (s *loader) run(ctx context.Context) {
 	}
 }
 
-// gather lets more come for the next transaction.
+// gather waits for more records for the next transaction.
 func (s *loader) gather(ctx context.Context) {
 	if s.rest > 0 {
 		wait(ctx, s.rest, s.closing, s.hurry)
@@ -81,8 +81,8 @@ func (s *loader) gather(ctx context.Context) {
 	s.rest = s.linger
 }
 
-// wait waits. It returns false if ctx is done first; closing, or an answer of the database to
-// somebody else, cuts it short.
+// wait waits for d. It returns false if ctx is done first. It ends early at closing, or when the database has
+// answered another caller (back).
 func wait(ctx context.Context, d time.Duration, closing, back <-chan struct{}) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -131,8 +131,8 @@ func (s *loader) step(ctx context.Context) (did bool, err error) {
 	return true, nil
 }
 
-// unwritten takes off a chunk what the database has already, since a commit's answer was lost. ok is false if
-// nothing is left.
+// unwritten removes from a chunk the records that the database has from a commit without an answer. ok is false
+// if nothing is left.
 func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, err error) {
 	if len(c.entries) == 0 { // lines of the spool that are no records
 		return c, false, s.queue.done(c)
@@ -156,7 +156,7 @@ func (s *loader) unwritten(ctx context.Context, c chunk) (rest chunk, ok bool, e
 	return c.part(n, len(c.entries)), n < len(c.entries), err
 }
 
-// part are the entries from one to before another.
+// part returns the entries in [from, to).
 func (c chunk) part(from, to int) chunk {
 	if len(c.entries) == 0 {
 		return c
@@ -164,8 +164,8 @@ func (c chunk) part(from, to int) chunk {
 	return chunk{entries: c.entries[from:to], writer: c.writer, ends: c.ends[from:to], spool: c.spool, old: c.old}
 }
 
-// writeChunk writes a chunk. One that the database refuses for what is in it is cut until
-// the record is found, which is dropped.
+// writeChunk writes a chunk. If the database refuses its content, the chunk is halved until the bad record is
+// found and dropped.
 func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	err := s.commit(ctx, c)
 	if s.dialect.purged(err) { // the memory, which had that run, is empty now: what is left of it begins anew
@@ -189,8 +189,8 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 	return s.queue.done(c)
 }
 
-// hide takes the password out of an error's text, and makes one line of it that has each part once: PostgreSQL's driver
-// asks a server with TLS, then without, and has both answers.
+// hide removes the password from an error's text and returns one line with each part once: PostgreSQL's driver
+// tries with TLS, then without, and reports both errors.
 func (c *Config) hide(err error) error {
 	text := err.Error()
 	var parts []string

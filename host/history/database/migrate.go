@@ -13,21 +13,19 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// schemaVersion is that of the tables as this program knows them: how many migrations
-// there are.
+// schemaVersion is the version of the tables that this program knows: the number of migrations.
 const schemaVersion = 3
 
-// longestMigration bounds a migration: one makes indexes of large tables.
+// longestMigration bounds a migration, which may index large tables.
 const longestMigration = 30 * time.Minute
 
 // migrationTimeout bounds the wait for another host that migrates.
 const migrationTimeout = 30 * time.Second
 
-// ErrNewer is why a host does not use a database.
+// ErrNewer: a newer version made the tables, so this host does not use the database.
 var ErrNewer = errors.New("the history's tables were made by a newer version of wasmjob")
 
-// migrate makes the tables, or brings them up to date. Hosts that do so at once do it
-// one after the other.
+// migrate makes the tables or brings them up to date. Of several hosts one at a time migrates.
 func (s *pool) migrate(ctx context.Context) error {
 	if err := s.dialect.prepare(ctx, s.config); err != nil {
 		return err
@@ -56,7 +54,7 @@ type querier interface {
 	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
 }
 
-// version is that of the tables; an error if there are none.
+// version returns the version of the tables; an error if there are none.
 func (s *pool) version(ctx context.Context, q querier) (int, error) {
 	var found int
 	err := q.QueryRowContext(ctx, "SELECT COALESCE(MAX(version), 0) FROM wasmjob_schema").Scan(&found)
@@ -66,8 +64,8 @@ func (s *pool) version(ctx context.Context, q querier) (int, error) {
 	return found, err
 }
 
-// steps does what is missing. A step that MySQL was interrupted in is repeated: its
-// statements must allow that.
+// steps runs the missing migrations. A step in which MySQL was interrupted is repeated, so its statements must
+// allow that.
 func (s *pool) steps(ctx context.Context, q querier) error {
 	found, err := s.version(ctx, q)
 	if err != nil {

@@ -11,7 +11,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// mysqlDialect is that of MySQL and MariaDB.
+// mysqlDialect is the dialect of MySQL and MariaDB.
 type mysqlDialect struct{}
 
 var mySQL dialect = mysqlDialect{}
@@ -41,7 +41,7 @@ func (mysqlDialect) open(c *Config) (*sql.DB, error) {
 
 func (mysqlDialect) prepare(context.Context, *Config) error { return nil }
 
-// transaction: the default would lock the gaps between rows, too, and writers each other out.
+// transaction: the default isolation also locks gaps between rows, and writers would block each other.
 func (mysqlDialect) transaction() *sql.TxOptions {
 	return &sql.TxOptions{Isolation: sql.LevelReadCommitted}
 }
@@ -49,7 +49,8 @@ func (mysqlDialect) transaction() *sql.TxOptions {
 const (
 	mysqlLock  = "wasmjob_history"
 	mysqlPurge = "wasmjob_history_purge"
-	// mysqlLockName is that of the database's own: names of locks are the whole server's, and have at most 64 characters.
+	// mysqlLockName makes a lock's name contain the database: locks belong to the whole server, and their names
+	// have at most 64 characters.
 	mysqlLockName = "CONCAT(?, '_', LEFT(SHA2(DATABASE(), 256), 32))"
 )
 
@@ -68,7 +69,7 @@ func (mysqlDialect) locked(ctx context.Context, db *sql.DB, wait bool, do func(*
 	}, "DO RELEASE_LOCK("+mysqlLockName+")", name, do)
 }
 
-// migrate: it has no transactions for tables.
+// migrate: MySQL has no transactions for changes of tables.
 func (mysqlDialect) migrate(_ context.Context, conn *sql.Conn, steps func(querier) error) error {
 	return steps(conn)
 }
@@ -112,7 +113,7 @@ func (mysqlDialect) again(err error) bool {
 	return errors.As(err, &e) && (e.Number == 1213 || e.Number == 1205)
 }
 
-// exists: it commits each statement, and meets what it has made when a migration is repeated.
+// exists: MySQL commits each statement, so a repeated migration meets its own columns and keys.
 func (mysqlDialect) exists(err error) bool {
 	var e *mysql.MySQLError
 	return errors.As(err, &e) && (e.Number == 1060 || e.Number == 1061)
@@ -134,8 +135,8 @@ func (mysqlDialect) purged(error) bool { return false }
 
 func (mysqlDialect) clock() string { return "SELECT UNIX_TIMESTAMP()" }
 
-// size is that of the tables by its statistics. They may be a day old (information_schema_stats_expiry), so they
-// are made again.
+// size comes from the statistics of tables. They may be a day old (information_schema_stats_expiry), so they
+// are refreshed first.
 func (mysqlDialect) size(ctx context.Context, db *sql.DB) (bytes int64, tables map[string]tableSize, err error) {
 	if _, err := db.ExecContext(ctx, "ANALYZE LOCAL TABLE "+strings.Join(dailyNames(), ", ")); err != nil {
 		return 0, nil, err
@@ -167,10 +168,10 @@ func (mysqlDialect) traceWidths() string {
 	return columnsOf("DATABASE()", "COALESCE(NULLIF(CHARACTER_SET_NAME, 'utf8mb4'), '')")
 }
 
-// highest: columns have character sets, the connection has all characters.
+// highest: columns have character sets; the connection has all characters.
 func (mysqlDialect) highest(context.Context, querier) (rune, string, error) { return 0, "", nil }
 
-// traceKey is the number that newer tables have: id need not be a key there.
+// traceKey is the numeric key of newer tables, where id need not be a key.
 func (mysqlDialect) traceKey(ctx context.Context, db *sql.DB, table string) (string, error) {
 	var n int
 	if err := db.QueryRowContext(ctx, "SELECT COUNT(*) FROM information_schema.columns WHERE table_schema = DATABASE() AND table_name = ? AND column_name = 'auto_id'", table).Scan(&n); err != nil {
@@ -182,6 +183,6 @@ func (mysqlDialect) traceKey(ctx context.Context, db *sql.DB, table string) (str
 	return "id", nil
 }
 
-// timestamp is in UTC: the column has a zone, and the connection's is UTC.
+// timestamp is in UTC, the zone of the connection.
 func (mysqlDialect) timestamp(t time.Time) string { return t.UTC().Format(jdbcTime) }
 func (mysqlDialect) boolean(b bool) any           { return flag(b) }

@@ -11,13 +11,13 @@ import (
 // dailyTable is a table that PostgreSQL divides by days.
 type dailyTable struct {
 	table string
-	by    string // what divides it
-	open  string // holds for rows that no bound of the size deletes
-	// kept are conditions that exclude each other, of which one holds for rows that are kept as long as failures.
+	by    string // the column that divides it
+	open  string // holds for rows that the bound of the size does not delete
+	// kept are conditions that exclude each other. A row for which one holds is kept as long as failures.
 	kept []string
 }
 
-// daily are all of them.
+// daily returns all tables that PostgreSQL divides by days.
 func daily() []dailyTable {
 	const open, none = "ended = 0", "1 = 0"
 	ended, worse := []string{open, "failed = 1"}, []string{"keep = 1"}
@@ -27,10 +27,10 @@ func daily() []dailyTable {
 	}
 }
 
-// keptSuffix is the end of the names of partitions that have only what is kept longer.
+// keptSuffix ends the names of partitions that have only rows kept longer.
 const keptSuffix = "_kept"
 
-// dayOf is the number of a time's day.
+// dayOf returns the number of a time's day.
 func dayOf(n int64) int64 {
 	d := n / int64(day)
 	if n%int64(day) < 0 {
@@ -39,12 +39,12 @@ func dayOf(n int64) int64 {
 	return d
 }
 
-// partitionName is that of a table's partition for a day.
+// partitionName returns the name of a table's partition for a day.
 func partitionName(table string, d int64) string {
 	return fmt.Sprintf("%s_%s", table, time.Unix(0, d*int64(day)).UTC().Format("20060102"))
 }
 
-// partitions makes those that records need.
+// partitions makes the partitions that records need.
 func (s *loader) partitions(ctx context.Context, entries []history.Entry) error {
 	if !s.dialect.divided() {
 		return nil
@@ -65,7 +65,7 @@ func (s *loader) partitions(ctx context.Context, entries []history.Entry) error 
 	return nil
 }
 
-// makeDay makes the partitions of a day that are not there.
+// makeDay makes the missing partitions of a day.
 func (s *loader) makeDay(ctx context.Context, d int64) error {
 	for _, t := range daily() {
 		name := partitionName(t.table, d)

@@ -12,7 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// postgresDialect is that of PostgreSQL.
+// postgresDialect is the dialect of PostgreSQL.
 type postgresDialect struct{}
 
 var postgres dialect = postgresDialect{}
@@ -24,7 +24,7 @@ func (postgresDialect) bounded() bool { return false }
 
 func (postgresDialect) open(c *Config) (*sql.DB, error) {
 	c.pgx.RuntimeParams["lock_timeout"] = strconv.FormatInt(lockTimeout.Milliseconds(), 10)
-	c.pgx.RuntimeParams["plan_cache_mode"] = "force_custom_plan" // one for any arguments does not know how many rows a time has
+	c.pgx.RuntimeParams["plan_cache_mode"] = "force_custom_plan" // a generic plan does not know how many rows a time has
 	if c.pgx.RuntimeParams["application_name"] == "" {
 		c.pgx.RuntimeParams["application_name"] = "wasmjob"
 	}
@@ -35,8 +35,8 @@ func (postgresDialect) prepare(context.Context, *Config) error { return nil }
 func (postgresDialect) transaction() *sql.TxOptions            { return nil }
 
 const (
-	// advisoryLock is a number that no other program is likely to use, that of migrations. The number after it is that of new
-	// partitions, and the next that of a purge.
+	// advisoryLock is the lock of migrations, a number that other programs are unlikely to use. The next number
+	// is the lock of new partitions, the one after it that of a purge.
 	advisoryLock int64 = 0x7761736d6a6f62
 	purgeLock          = advisoryLock + 2
 )
@@ -60,7 +60,7 @@ func (postgresDialect) migrate(ctx context.Context, conn *sql.Conn, steps func(q
 	return atOnce(ctx, conn, steps)
 }
 
-// bind names them $1, $2, …
+// bind names parameters $1, $2, …
 func (postgresDialect) bind(statement string) string {
 	var b strings.Builder
 	for n, part := range strings.Split(statement, "?") {
@@ -95,7 +95,7 @@ func (postgresDialect) badRecord(err error) bool {
 	return errors.As(err, &e) && (strings.HasPrefix(e.Code, "22") || strings.HasPrefix(e.Code, "23") || e.Code == "54000")
 }
 
-// purged: there is no partition.
+// purged: the partition does not exist.
 func (postgresDialect) purged(err error) bool {
 	var e *pgconn.PgError
 	return errors.As(err, &e) && e.Code == "23514" && e.ConstraintName == ""
@@ -103,7 +103,7 @@ func (postgresDialect) purged(err error) bool {
 
 func (postgresDialect) clock() string { return "SELECT EXTRACT(EPOCH FROM now())::BIGINT" }
 
-// size is that of the partitions with their indexes.
+// size is the size of the partitions with their indexes.
 func (postgresDialect) size(ctx context.Context, db *sql.DB) (bytes int64, tables map[string]tableSize, err error) {
 	query := "SELECT COALESCE(SUM(pg_total_relation_size(inhrelid)), 0)::BIGINT FROM pg_inherits WHERE inhparent IN (to_regclass('" +
 		strings.Join(dailyNames(), "'), to_regclass('") + "'))"

@@ -16,20 +16,20 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// awayFor is how long queries are refused after one that the database did not answer: a
-// page asks several things, and must not wait for each.
+// awayFor is how long queries are refused after one that the database did not answer: a page makes several, and
+// must not wait for each.
 const awayFor = 3 * time.Second
 
 // presence knows whether the database answers. It is safe for concurrent use.
 type presence struct {
-	// since is when it did not answer last, Unix nanoseconds; 0 if it has answered since.
+	// since is when the database last failed to answer, in Unix nanoseconds; 0 if it has answered since.
 	since atomic.Int64
-	back  chan struct{} // has room for one: it answers again
+	back  chan struct{} // has room for one: the database answers again
 }
 
 func newPresence() *presence { return &presence{back: make(chan struct{}, 1)} }
 
-// err is why a query need not be tried; nil if it may be answered.
+// err returns why a query need not be tried; nil if it may be answered.
 func (p *presence) err() error {
 	since := p.since.Load()
 	if ago := time.Since(time.Unix(0, since)); since != 0 && ago < awayFor {
@@ -38,8 +38,8 @@ func (p *presence) err() error {
 	return nil
 }
 
-// note takes in what came of a question: an answer, also one that it refuses, or none. One that
-// ctx ended says nothing, nor does a file that could not be used.
+// note records the result of a query: the database answered, if only with an error of its own, or did not. A
+// query that ctx ended, or an unusable file, changes nothing.
 func (p *presence) note(ctx context.Context, err error) {
 	if err == nil || errors.Is(err, sql.ErrNoRows) || errors.Is(err, ErrNewer) || refused(err) {
 		if p.since.Swap(0) != 0 {
@@ -56,7 +56,7 @@ func (p *presence) note(ctx context.Context, err error) {
 	}
 }
 
-// refused reports whether an error is a database's own answer.
+// refused reports whether an error came from the database itself, which has thus answered.
 func refused(err error) bool {
 	var (
 		post *pgconn.PgError

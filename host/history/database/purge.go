@@ -12,15 +12,13 @@ import (
 )
 
 const (
-	// purgeFirst is how long after its start a host first looks for what is too old,
-	// purgeEvery how often.
+	// purgeFirst is how long after its start a host first purges, purgeEvery the interval from then on.
 	purgeFirst = time.Minute
 	purgeEvery = time.Hour
-	// windowRows is how many rows one statement looks at, windowPause how long the
-	// database is left alone after it.
+	// windowRows is how many rows one statement looks at, windowPause the pause after it.
 	windowRows  = 1000
 	windowPause = 20 * time.Millisecond
-	// writerKept is how long the database remembers how far a writer had come.
+	// writerKept is how long the database remembers a writer's position.
 	writerKept = 400 * day
 )
 
@@ -31,16 +29,16 @@ type cleaner struct {
 	clock    func() time.Time // this host's
 	done     chan struct{}    // closed when run has returned
 	mu       sync.Mutex       // guards from, while something is deleted
-	from     map[string]int64 // up to where a table was purged of successes
+	from     map[string]int64 // the time before which successes were purged, by table
 	grown    chan struct{}    // has room for one: SQLite has more than maxBytes
 }
 
-// watch has the oldest records of SQLite deleted as soon as there is no room for them.
+// watch deletes the oldest records of SQLite as soon as it has more than maxBytes.
 func (s *cleaner) watch(ctx context.Context) {
 	if s.dialect.shared() || s.maxBytes <= 0 {
 		return
 	}
-	if bytes, _, err := s.dialect.size(ctx, s.db); err == nil && bytes > s.maxBytes { // of an error the next write says more
+	if bytes, _, err := s.dialect.size(ctx, s.db); err == nil && bytes > s.maxBytes { // the next write reports an error in more detail
 		press(s.grown)
 	}
 }
@@ -66,15 +64,14 @@ func (s *cleaner) run(ctx context.Context) {
 	}
 }
 
-// shrink deletes what SQLite has no room for.
+// shrink deletes the oldest records of SQLite until the rest is within maxBytes.
 func (s *cleaner) shrink(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.purgeSize(ctx, s.clock())
 }
 
-// purge deletes what is too old by the clock of the database: that of one of many hosts
-// may be wrong.
+// purge deletes old records by the clock of the database: a single host's clock may be wrong.
 func (s *cleaner) purge(ctx context.Context) error {
 	now := s.clock()
 	if statement := s.dialect.clock(); statement != "" {
@@ -87,7 +84,7 @@ func (s *cleaner) purge(ctx context.Context) error {
 	return s.round(ctx, now)
 }
 
-// round deletes what is too old at that time, unless another host does so now.
+// round deletes what is too old at a time, unless another host is doing so.
 func (s *cleaner) round(ctx context.Context, now time.Time) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,8 +121,8 @@ func (s *cleaner) round(ctx context.Context, now time.Time) error {
 	return err
 }
 
-// purgeRows deletes a table's rows from before a time, a window of rows at a time, so
-// that no writer waits for it. A keep of 0 is for ever.
+// purgeRows deletes a table's rows from before a time, a window of rows at a time, so that no writer waits. A
+// keep of 0 keeps rows for ever.
 func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.Time, keep time.Duration, condition string) error {
 	if keep == 0 {
 		return nil
@@ -159,7 +156,7 @@ func (s *cleaner) purgeRows(ctx context.Context, table, by string, before time.T
 	return nil
 }
 
-// tries is how often something is tried that writers are in the way of.
+// tries is how often a statement is tried that conflicts with writers.
 const tries = 5
 
 // delete runs a statement in a transaction of its own, once for each list of arguments.
@@ -167,7 +164,7 @@ func (s *cleaner) delete(ctx context.Context, statement string, args ...[]any) e
 	return s.again(ctx, func() error { return s.tryDelete(ctx, s.dialect.bind(statement), args) })
 }
 
-// again tries what writers are in the way of.
+// again retries a function while it conflicts with writers.
 func (s *cleaner) again(ctx context.Context, try func() error) error {
 	for n := 1; ; n++ {
 		err := try()
@@ -191,8 +188,8 @@ func (s *cleaner) tryDelete(ctx context.Context, statement string, args [][]any)
 	return tx.Commit()
 }
 
-// purgeElasticJob deletes the oldest rows of ElasticJob's tables, those of our hosts and
-// of Java's: it does not do so itself.
+// purgeElasticJob deletes the oldest rows of ElasticJob's tables, those of our hosts and of Java's: ElasticJob
+// deletes none.
 func (s *cleaner) purgeElasticJob(ctx context.Context, now time.Time) error {
 	keep := s.config.Retention.Failures
 	if !s.config.ElasticJob || keep == 0 {
@@ -206,15 +203,13 @@ func (s *cleaner) purgeElasticJob(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// elasticJobTimes are ElasticJob's tables, with the columns by which they are purged. Those
-// have no index.
+// elasticJobTimes are ElasticJob's tables and the columns by which they are purged. The columns have no index.
 func elasticJobTimes() []struct{ table, by string } {
 	return []struct{ table, by string }{{"JOB_EXECUTION_LOG", "start_time"}, {"JOB_STATUS_TRACE_LOG", "creation_time"}}
 }
 
-// purgeTraces deletes the rows of a table of ElasticJob's for which a condition on a time
-// holds. They are looked for without locks, and deleted by their key, one by one, lest
-// MySQL look through the whole table: no writer waits.
+// purgeTraces deletes the rows of one of ElasticJob's tables whose time meets a condition. It finds them
+// without locks and deletes each by its key, so that MySQL does not lock the whole table and no writer waits.
 func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, before time.Time) error {
 	key, err := s.dialect.traceKey(ctx, s.db, table)
 	if err != nil {
@@ -237,7 +232,7 @@ func (s *cleaner) purgeTraces(ctx context.Context, table, condition string, befo
 	}
 }
 
-// keys are what a query finds, one column a row.
+// keys returns the results of a query, one column a row.
 func (s *cleaner) keys(ctx context.Context, query string, args ...any) (list [][]any, err error) {
 	rows, err := s.db.QueryContext(ctx, s.dialect.bind(query), args...)
 	if err != nil {
@@ -254,8 +249,7 @@ func (s *cleaner) keys(ctx context.Context, query string, args ...any) (list [][
 	return list, rows.Err()
 }
 
-// purgeDays drops PostgreSQL's partitions that are too old, and replaces those of which
-// only failures are kept.
+// purgeDays drops PostgreSQL's old partitions, and replaces those that keep only their failures.
 func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
 	r := s.config.Retention
 	for _, t := range daily() {
@@ -279,7 +273,7 @@ func (s *cleaner) purgeDays(ctx context.Context, now time.Time) error {
 	return nil
 }
 
-// daysOf are a table's partitions.
+// daysOf returns a table's partitions by day.
 func (s *cleaner) daysOf(ctx context.Context, table string) (map[string]int64, error) {
 	rows, err := s.db.QueryContext(ctx, "SELECT c.relname FROM pg_inherits i JOIN pg_class c ON c.oid = i.inhrelid WHERE i.inhparent = to_regclass($1)", table)
 	if err != nil {
@@ -293,7 +287,7 @@ func (s *cleaner) daysOf(ctx context.Context, table string) (map[string]int64, e
 			return nil, err
 		}
 		text := strings.TrimSuffix(strings.TrimPrefix(name, table+"_"), keptSuffix)
-		if at, err := time.Parse("20060102", text); err == nil { // others were made by somebody else
+		if at, err := time.Parse("20060102", text); err == nil { // another program made the others
 			days[name] = dayOf(at.UnixNano())
 		}
 	}
@@ -305,8 +299,8 @@ func (s *cleaner) dropDay(ctx context.Context, name string) error {
 	return err
 }
 
-// thinDay replaces a partition by one with the rows for which one of the conditions holds, if there are any. Its writers
-// wait for that, of which there are hardly any; readers of the table do for the last moment.
+// thinDay replaces a partition by one with the rows that meet one of the conditions, if there are any. Writers
+// of the old day, which are rare, wait meanwhile; readers wait only for the exchange.
 func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64, conditions []string) error {
 	tx, err := s.db.BeginTx(ctx, nil)
 	if err != nil {
@@ -314,7 +308,7 @@ func (s *cleaner) thinDay(ctx context.Context, table, name string, d int64, cond
 	}
 	defer tx.Rollback() //nolint:errcheck // after the commit there is nothing to roll back
 	kept := partitionName(table, d) + keptSuffix
-	fresh := kept + "_new" // what is replaced may have the name
+	fresh := kept + "_new" // the replaced partition may have the name
 	var rows []string      // each condition has an index
 	for _, condition := range conditions {
 		rows = append(rows, "SELECT * FROM "+name+" WHERE "+condition)

@@ -13,14 +13,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/history"
 )
 
-// A query is a series of looks. Each goes through a number of rows, in the order of the
-// page, that conditions with an index leave, and reads those that further conditions leave.
+// A query is a series of looks. Each goes through a number of rows in the order of the page, selected by
+// indexed conditions, and reads those that meet the further conditions.
 const (
-	// firstRows is how many rows the first look goes through; each further one goes through
-	// growth times as many, up to mostRows.
+	// firstRows is how many rows the first look goes through. Each further look goes through growth times as
+	// many, up to mostRows.
 	firstRows, growth, mostRows = 1000, 2, 4000
-	// lookTime is how long a query goes on looking while its page is not full; then it
-	// answers with what it has.
+	// lookTime bounds a query whose page is not full; then it answers with what it has.
 	lookTime = 100 * time.Millisecond
 )
 
@@ -42,29 +41,28 @@ func (c *conditions) where() string {
 	return " WHERE " + strings.Join(c.texts, " AND ")
 }
 
-// in adds that a column has one of the values.
+// in adds a condition: a column has one of the values.
 func (c *conditions) in(column string, values []any) {
 	c.add(column+" IN (?"+strings.Repeat(", ?", len(values)-1)+")", values...)
 }
 
-// list is a table as it is asked.
+// list describes a table for queries.
 type list[R any] struct {
 	kind    byte // of cursors
 	table   string
 	columns string
 	time    string   // the column with the time
-	ids     []string // the columns that come after it in the order
-	// indexed are conditions that have an index, which begins with their columns and goes
-	// on with time and ids; filter are others.
+	ids     []string // the columns of the order after time
+	// indexed are conditions whose columns an index begins with, followed by time and ids; filter are others.
 	indexed, filter conditions
 	scan            func(scanner) (R, history.Position, error)
-	// id gives the values of ids from a position's.
+	// id returns the values of ids from a position's ID.
 	id func(string) ([]any, error)
-	// take takes records that the conditions leave, in order. It returns false when the page is full.
+	// take takes the records that meet the conditions, in order. It returns false when the page is full.
 	take func(ctx context.Context, records []R, at []history.Position) (more bool, err error)
 }
 
-// numbered reads the id of a position in a table whose rows have numbers.
+// numbered parses the ID of a position in a table whose rows have numbers.
 func numbered(id string) ([]any, error) {
 	n, err := strconv.ParseInt(id, 10, 64)
 	if err != nil {
@@ -73,8 +71,7 @@ func numbered(id string) ([]any, error) {
 	return []any{n}, nil
 }
 
-// query looks until the page is full, the table ends, or time is up. next is where to go
-// on then.
+// query looks until the page is full, the table ends, or time is up. next is where the following page begins.
 func query[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R]) (next history.Position, more bool, err error) {
 	from, some, err := history.ParseCursor(l.kind, f.After)
 	if err != nil {
@@ -102,7 +99,7 @@ func query[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R]) 
 	}
 }
 
-// order is the page's order by columns.
+// order returns the ORDER BY of the page.
 func (l *list[R]) order(f *history.Filter) string {
 	direction := " DESC"
 	if f.Oldest {
@@ -111,7 +108,7 @@ func (l *list[R]) order(f *history.Filter) string {
 	return " ORDER BY " + l.time + direction + ", " + strings.Join(l.ids, direction+", ") + direction
 }
 
-// beyond adds that rows are behind a position in the page's order, or, with or, at it.
+// beyond adds a condition: rows are behind a position in the page's order, or, with or, at it.
 func (l *list[R]) beyond(c *conditions, p history.Position, forward bool, or string) error {
 	id, err := l.id(p.ID)
 	if err != nil {
@@ -121,14 +118,13 @@ func (l *list[R]) beyond(c *conditions, p history.Position, forward bool, or str
 	if forward {
 		sign = ">"
 	}
-	// The first condition is for the index.
+	// The first condition uses the index.
 	c.add(l.time+" "+sign+"= ?", p.Time)
 	c.add("("+l.time+", "+strings.Join(l.ids, ", ")+") "+sign+or+" (?"+strings.Repeat(", ?", len(id))+")", append([]any{p.Time}, id...)...)
 	return nil
 }
 
-// look goes through some rows behind a position. last is where it stopped; nil if there
-// is nothing behind.
+// look goes through some rows behind a position. last is where it stopped; nil if no row was left.
 func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], rows int, from history.Position, some bool) (full bool, last *history.Position, err error) {
 	c := conditions{slices.Clone(l.indexed.texts), slices.Clone(l.indexed.args)}
 	if some {
@@ -147,7 +143,7 @@ func look[R any](ctx context.Context, s *Store, f *history.Filter, l *list[R], r
 		}
 		c.add(strings.Join(l.filter.texts, " AND "), l.filter.args...)
 	}
-	most := 2 * (f.Limit + 1) // some are not what the filter wants
+	most := 2 * (f.Limit + 1) // the filter refuses some
 	records, at, err := fetch(ctx, s, "SELECT "+l.columns+" FROM "+l.table+c.where()+l.order(f)+" LIMIT "+strconv.Itoa(most+1), c.args, l.scan)
 	if err != nil {
 		return false, nil, err

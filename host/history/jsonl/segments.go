@@ -24,7 +24,7 @@ type segment struct {
 	size   int64
 }
 
-// segmentNumber is the number of a segment of the history with that path.
+// segmentNumber returns the number of a segment of the history with that path.
 func segmentNumber(path, name string) (number int, ok bool) {
 	text, ok := strings.CutPrefix(name, path+".")
 	if !ok {
@@ -34,8 +34,8 @@ func segmentNumber(path, name string) (number int, ok bool) {
 	return number, err == nil && number > 0
 }
 
-// Base is the history that a file belongs to: itself, or that of which it is a
-// segment.
+// Base returns the history that a file belongs to: for a segment, the file beside it; otherwise the file
+// itself.
 func Base(name string) string {
 	dot := strings.LastIndexByte(strings.TrimSuffix(name, compressed), '.')
 	if dot > 0 {

@@ -21,11 +21,11 @@ const (
 	// wholeBuffer is how much of one run may wait for the disk, in bytes, and wholeWaiting that of all
 	// runs together: while a disk hangs runs end, and others begin.
 	wholeBuffer, wholeWaiting = 256 << 10, 32 << 20
-	// wholeRuns bounds the runs with lines that are missing and not yet said to be.
+	// wholeRuns bounds the runs with missing lines that are not reported yet.
 	wholeRuns = 1000
-	// wholePatience is how long a guest waits for a disk that does not take its lines.
+	// wholePatience bounds a guest's wait for a disk that does not take its lines.
 	wholePatience = time.Second
-	// wholePause is how soon it is said, at the latest, that lines of a run are missing.
+	// wholePause is the time within which missing lines of a run are reported.
 	wholePause = time.Minute
 	// gapBytes is what the line about missing lines takes, about. gapsPerSecond and gapBurst bound those
 	// of a job that may write nothing else.
@@ -62,10 +62,10 @@ type Whole struct {
 	unsaid  int64         // for failed
 }
 
-// wholeJob is what a job may write: bytes, and lines about what is missing of its runs.
+// wholeJob has the quotas of a job: of bytes, and of lines about missing lines.
 type wholeJob struct{ bytes, gaps *rate.Limiter }
 
-// wholeRun is what there is of a run.
+// wholeRun has the state of a run.
 type wholeRun struct {
 	last  history.Line // without its text
 	text  []byte       // waits for the disk
@@ -98,13 +98,13 @@ func newWhole(file *writer) *Whole {
 		runs: make(map[string]*wholeRun), jobs: make(map[string]wholeJob)}
 }
 
-// Path is the absolute name of the file.
+// Path returns the absolute name of the file.
 func (w *Whole) Path() string { return w.writer.path }
 
-// Lost is how many lines are not in the file.
+// Lost returns how many lines are not in the file.
 func (w *Whole) Lost() int64 { return w.lost.Load() }
 
-// Close writes what waits, joins the goroutine and closes the file.
+// Close writes the waiting lines, joins the goroutine and closes the file.
 func (w *Whole) Close() error {
 	w.mu.Lock()
 	if !w.closed {
@@ -189,7 +189,7 @@ func (w *Whole) add(r *wholeRun, text []byte) {
 	w.waiting += len(text) + 1
 }
 
-// runOf is the run of a line.
+// runOf returns the run of a line.
 func (w *Whole) runOf(l *history.Line) *wholeRun {
 	r := w.runs[l.RunID]
 	if r == nil {
@@ -210,7 +210,7 @@ func (w *Whole) job(name string) wholeJob {
 	return j
 }
 
-// drop counts a line that is missing.
+// drop counts a missing line.
 func (w *Whole) drop(l *history.Line, bytes int, why string) {
 	w.lost.Add(1)
 	r := w.runOf(l)
@@ -221,7 +221,7 @@ func (w *Whole) drop(l *history.Line, bytes int, why string) {
 	}
 }
 
-// say adds the line about what is missing.
+// say adds the line about missing lines.
 func (w *Whole) say(r *wholeRun) {
 	if r.missing == 0 {
 		return
@@ -236,7 +236,7 @@ func (w *Whole) say(r *wholeRun) {
 	r.missing, r.missingBytes = 0, 0
 }
 
-// sum says what is missing of a run when nothing of it is written after that, or for now.
+// sum reports missing lines of a run that are followed by none, or none yet.
 func (w *Whole) sum(r *wholeRun) {
 	if r.missing > 0 && !w.job(r.last.Job).gaps.Allow() {
 		w.unsaid += r.missing
@@ -245,7 +245,7 @@ func (w *Whole) sum(r *wholeRun) {
 	w.say(r)
 }
 
-// Ended says what is missing of a run that the event ends; it may end none.
+// Ended reports missing lines of the run that the event ends, if any.
 func (w *Whole) Ended(e *event.Event) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -255,7 +255,7 @@ func (w *Whole) Ended(e *event.Event) {
 	}
 }
 
-// wake has the goroutine look; it is called under the lock.
+// wake wakes the goroutine. The caller holds the lock.
 func (w *Whole) wake() {
 	select {
 	case w.news <- struct{}{}:
@@ -331,7 +331,7 @@ func (w *Whole) write(text []byte, count int64) {
 	}
 }
 
-// forget drops the quotas of jobs that have not written for long.
+// forget drops the quotas of jobs that have long been silent.
 func (w *Whole) forget() {
 	for job, quota := range w.jobs {
 		if quota.bytes.Tokens() >= float64(quota.bytes.Burst()) && quota.gaps.Tokens() >= gapBurst {

@@ -59,10 +59,10 @@ type writer struct {
 	lost int64     // since there is trouble
 }
 
-// Trouble is why records do not reach the file.
+// Trouble is the reason why records do not reach the file.
 type Trouble struct {
 	Err error
-	// Since is when the first of them was lost.
+	// Since is when the first record was lost.
 	Since time.Time
 }
 
@@ -156,8 +156,7 @@ func (w *writer) append(lines []byte, with bool) error {
 	return err
 }
 
-// moved reports whether the path is not that of the open file any more. Where
-// that is unknown, it is taken to be.
+// moved reports whether the path now names another file than the open one. If that is unknown it returns true.
 func (w *writer) moved() bool {
 	if w.file == nil || w.info == nil {
 		return false
@@ -229,7 +228,7 @@ func openEnd(path string) (*os.File, int64, error) {
 	return f, end, nil
 }
 
-// lastLineEnd is the offset behind the last newline of the file, 0 if none.
+// lastLineEnd returns the offset after the last newline of the file, 0 if none.
 func lastLineEnd(f *os.File) (int64, error) {
 	info, err := f.Stat()
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// backfill is the newest one of a job, as far as its hosts have reported it.
+// backfill is a job's newest backfill, as its hosts have reported it.
 type backfill struct {
 	since time.Time // which one it is
 	done  int       // how many instants were given out
@@ -52,7 +52,7 @@ func (c *Checker) given(j *job, e *event.Event, m mark) {
 	}
 }
 
-// ended takes that a backfill has ended. If all its instants were given out, each item has begun the last one.
+// ended handles the end of a backfill. If all its instants were given out, each item has begun the last one.
 func (c *Checker) ended(j *job, e *event.Event) {
 	if e.Backfill != nil && j.backfill != nil && j.backfill.since.Equal(e.Backfill.Since) {
 		j.begunAll(c.now)
@@ -60,7 +60,7 @@ func (c *Checker) ended(j *job, e *event.Event) {
 	}
 }
 
-// begunAll has the newest instant of the backfill judged, Settle from now.
+// begunAll schedules the verdict on the backfill's newest instant, Settle from now.
 func (j *job) begunAll(now time.Time) {
 	if j.backfill == nil {
 		return

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// follow takes note of the jobs that a job comes after.
+// follow records the jobs that a job comes after.
 func (c *Checker) follow(j *job, e *event.Event) {
 	var terms struct {
 		After string `json:"wasm.after"`

@@ -19,9 +19,9 @@ import (
 const (
 	runMemory        = 10 * time.Minute
 	completionMemory = time.Hour
-	// mostFires bounds the fires of a job that wait to be judged.
+	// mostFires bounds a job's fires that wait for a verdict.
 	mostFires = 10_000
-	// mostPending bounds the runs of an item whose end is not reported yet.
+	// mostPending bounds an item's runs without a reported end.
 	mostPending = 16
 	// waking is how long a process that was halted takes at most, when it goes
 	// on, to find out that its session is over and to say so.
@@ -45,7 +45,7 @@ type Checker struct {
 // source is a file, or a file with its older one: one host after the other.
 type source struct{ process *process }
 
-// process is one life of a host's process.
+// process is one process of a host.
 type process struct {
 	last   mark // the last event that it wrote
 	over   bool
@@ -60,7 +60,7 @@ type process struct {
 	// said nothing since, with the line that reported the loss. While it has a
 	// session they count among its jobs.
 	owed map[*job]mark
-	// wrongClock is set once it has said that its clock is too far from the registry's.
+	// wrongClock is set once the host has reported that its clock is too far from the registry's.
 	wrongClock bool
 	// awake are times of events, one of each eighth of waking: the newest that
 	// is older than waking, and what came since.
@@ -101,8 +101,7 @@ type item struct {
 	pending   []pending
 }
 
-// pending is a run whose host died without a word of its end: who begins the
-// item next may say.
+// pending is a run whose host died before it reported the end: the next host to begin the item may report it.
 type pending struct {
 	fire    fireID
 	finding Finding
@@ -124,7 +123,7 @@ type job struct {
 	judgedAt    time.Time
 	lastFire    mark      // the newest fire that was begun or skipped
 	quietFrom   time.Time // from here on it has not fired
-	// trustedFrom is since when some host with a live session has had the job.
+	// trustedFrom is the time from which some host with a live session has had the job.
 	trustedFrom time.Time
 	gap         mark // from here on a host did not keep all events of the job
 	shares      map[*process][]share
@@ -145,7 +144,7 @@ type job struct {
 	report    JobReport
 }
 
-// New returns a checker that has seen nothing.
+// New returns a checker without events.
 func New(o Options) *Checker {
 	switch {
 	case o.Skew == 0:

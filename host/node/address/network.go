@@ -23,15 +23,15 @@ const loopback = "127.0.0.1"
 // server's address is chosen.
 const resolveTimeout = 5 * time.Second
 
-// Wanted is what the settings say of the address. address is one, or the network
-// that it is to be taken from; iface is the interface that has it. If both are
-// empty, it is the one from which the first server is reached, if there are any.
+// Wanted has the settings of the address. address is an address, or the network to choose it from; iface is the
+// interface that has it. If both are empty, it is the one from which the first server is reached, if there are
+// any.
 type Wanted struct {
 	Address, Iface string
 	Servers        []string
 }
 
-// network is what a server's address is chosen from.
+// network is where a server's address is chosen from.
 type network struct {
 	interfaces func() ([]netInterface, error)
 	// route is the address of this machine from which packets go to a host
@@ -90,9 +90,8 @@ func routeTo(ctx context.Context, address string) (netip.Addr, error) {
 	return local.Addr().Unmap(), errors.Join(err, c.Close())
 }
 
-// choose chooses the address that names this server; docs/server-address.md has the
-// rule. doubt, if it is not empty, says why the rule could not be followed to
-// the letter.
+// choose chooses the address that names this server; docs/server-address.md has the rule. doubt, if it is not
+// empty, says where the choice departs from the rule, and why.
 func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err error) {
 	if a, err := netip.ParseAddr(c.Address); err == nil && c.Iface == "" {
 		return a.String(), "", nil
@@ -118,7 +117,7 @@ func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err er
 	return ip, doubt, nil
 }
 
-// within is the network that the address is to be of: of one address, that only.
+// within returns the network to choose the address from: for a given address, a network of that one only.
 func (c Wanted) within() (netip.Prefix, error) {
 	if c.Address == "" {
 		return netip.PrefixFrom(netip.IPv4Unspecified(), 0), nil
@@ -133,8 +132,8 @@ func (c Wanted) within() (netip.Prefix, error) {
 	return network, err
 }
 
-// first is the first address that fits of the interfaces that are up, or of the one
-// that is named; empty if there is none.
+// first returns the first address that fits, of the interfaces that are up or of the named one; empty if there
+// is none.
 func first(all []netInterface, name string, fits func(netip.Addr) bool) string {
 	for _, i := range all {
 		if !i.up || (name != "" && i.name != name) {
@@ -147,9 +146,8 @@ func first(all []netInterface, name string, fits func(netip.Addr) bool) string {
 	return ""
 }
 
-// toServers is the address from which the first server is reached that there is a
-// way to. It is empty if that is on this machine, where any address will do, or if
-// there is none, which doubt says.
+// toServers returns the local address of the route to the first reachable server. It is empty if the server is
+// on this machine, where any address will do, or if no route exists, as doubt says.
 func (n network) toServers(ctx context.Context, servers []string) (ip, doubt string) {
 	var problems []error
 	for _, server := range servers {
@@ -173,7 +171,7 @@ func (n network) toServers(ctx context.Context, servers []string) (ip, doubt str
 	return "", doubt
 }
 
-// noAddress says what was wanted, and what there is.
+// noAddress is the error that names the wanted address and the machine's addresses.
 func noAddress(c Wanted, all []netInterface) error {
 	var have, names []string
 	for _, i := range all {

@@ -84,7 +84,7 @@ func (g *Guard) set(t *timer, due *atomic.Int64, at time.Duration) {
 	due.Store(int64(at))
 }
 
-// Close deletes both timers. Renewals and beats have no effect any more.
+// Close deletes both timers. Later renewals and beats have no effect.
 func (g *Guard) Close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -38,7 +38,7 @@ const (
 	Unknown Ending = "unknown"
 )
 
-// Endings are all of them.
+// Endings returns all endings.
 func Endings() []string {
 	var list []string
 	for _, e := range []Ending{Ended, Stuck, DeadMan, Killed, MachineRestart, Unknown} {
@@ -64,7 +64,7 @@ type Last struct {
 	File string
 }
 
-// Why says in words how the process ended.
+// Why returns the ending as a reason for people.
 func (l Last) Why() reason.Reason {
 	switch l.Ending {
 	case Ended:
@@ -81,7 +81,7 @@ func (l Last) Why() reason.Reason {
 	return reason.New(reason.EndUnknown)
 }
 
-// state is what the file holds, as one line of JSON.
+// state is the content of the file, one line of JSON.
 type state struct {
 	PID     int       `json:"pid"`
 	Host    string    `json:"host,omitempty"`
@@ -93,8 +93,7 @@ type state struct {
 	Ending   Ending        `json:"ending,omitempty"` // empty: it has said nothing of an end
 }
 
-// ending is how the process ended that has left the state, as seen at a start
-// now, by both clocks.
+// ending returns how the process that left the state ended, as judged at a start now, by both clocks.
 func (s state) ending(boot string, onBoot, onMonotonic time.Duration) (Ending, time.Duration) {
 	switch {
 	case s.Ending != "":
@@ -120,8 +119,7 @@ func (s state) ending(boot string, onBoot, onMonotonic time.Duration) (Ending, t
 	return DeadMan, due
 }
 
-// size is that of the file: a write replaces all of it, and needs no room on the
-// disk.
+// size is the file's size: a write replaces the whole file and needs no more room on the disk.
 const size = 512
 
 // slots is how many hosts may keep their records in one directory.
@@ -168,7 +166,7 @@ func OpenRecord(dir string) (*Record, *Last, error) {
 	return nil, nil, fmt.Errorf("%s: %d hosts keep records there", dir, slots)
 }
 
-// read judges what the last process has left. What cannot be read is unknown.
+// read judges the record of the last process. An unreadable record is unknown.
 func read(f *os.File) (*Last, error) {
 	text, err := io.ReadAll(io.LimitReader(f, size))
 	if err != nil {
@@ -199,8 +197,8 @@ func (r *Record) write() error {
 	return err
 }
 
-// Note writes down which instance the process is now, and what the guard's timers are set to, if
-// there are some. It may block as long as the disk does.
+// Note records the process's present instance and the deadlines of the guard's timers, if any. It may block as
+// long as the disk does.
 func (r *Record) Note(host string, g *Guard) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -213,8 +211,7 @@ func (r *Record) Note(host string, g *Guard) error {
 	return r.write()
 }
 
-// Close says how this process ends, and lets the file go. Only the first call
-// has an effect.
+// Close records how this process ends, and releases the file. Only the first call has an effect.
 func (r *Record) Close(how Ending) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

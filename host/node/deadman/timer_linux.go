@@ -73,8 +73,7 @@ func now(c clock) time.Duration {
 	return time.Duration(t.Nano())
 }
 
-// bootID differs from one start of the machine to the next; empty if it is not
-// known.
+// bootID identifies one start of the machine; empty if unknown.
 func bootID() string {
 	b, err := os.ReadFile("/proc/sys/kernel/random/boot_id")
 	if err != nil {

@@ -38,9 +38,9 @@ const (
 
 // Options say where to listen and what to read. All but Logger are needed.
 type Options struct {
-	// Address is what package net takes, such as 127.0.0.1:9888; port 0 is any.
+	// Address is an address of package net, such as 127.0.0.1:9888; port 0 is any.
 	Address string
-	// Namespace is the one whose jobs can be asked for.
+	// Namespace is the namespace whose jobs are served.
 	Namespace string
 	// Read reads nodes of the registry, as [registry.Center] does.
 	// It is called from several goroutines.
@@ -70,11 +70,10 @@ func Listen(o Options) (*Server, error) {
 	return &Server{opts: o, listener: l, slots: make(chan struct{}, maxConnections)}, nil
 }
 
-// Address is where the server listens, with the port that was chosen if the
-// options said 0.
+// Address returns the listening address, with the chosen port if the options said 0.
 func (s *Server) Address() string { return s.listener.Addr().String() }
 
-// Close gives the address back if Run was never called.
+// Close releases the address if Run was never called.
 func (s *Server) Close() error {
 	if err := s.listener.Close(); err != nil && !errors.Is(err, net.ErrClosed) {
 		return fmt.Errorf("dump port: %w", err)

@@ -15,11 +15,11 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// command is what a request begins with; the job's name follows.
+// command begins a request; the job's name follows.
 const command = "dump@"
 
-// errRequest: the line is not a request. ElasticJob closes then and says
-// nothing, and so does this.
+// errRequest: the line is not a request. The server closes the connection without an answer, as ElasticJob
+// does.
 var errRequest = errors.New("not a request; expected dump@NAME")
 
 // parseRequest returns the name in a request's line: what follows the one @.

@@ -17,18 +17,17 @@ import (
 	"github.com/wasmjob/wasmjob/internal/tlsconfig"
 )
 
-// CredentialsVariable is the environment variable with the credentials. There is
-// no flag for them: everybody on a machine can read command lines.
+// CredentialsVariable is the environment variable with the credentials. There is no flag for them, because all
+// users of a machine can read command lines.
 const CredentialsVariable = "WASMJOB_ZK_CREDENTIALS"
 
-// Ensemble is how a ZooKeeper ensemble is reached. It is a value: methods do not
+// Ensemble has the address, TLS files and credentials of a ZooKeeper ensemble. It is a value: methods do not
 // change it, and any number of goroutines may call them.
 type Ensemble struct {
 	// Connect is "host1:2181,host2:2181", with a chroot after the last
 	// server if there is one: "host1:2181/path". See [ParseConnect].
 	Connect string
-	// SessionTimeout is how long the servers keep the session of a client that
-	// they do not hear of.
+	// SessionTimeout is how long the servers keep a session whose client is silent.
 	SessionTimeout time.Duration
 	// TLS encrypts the connection. CAFile has the certificates that servers'
 	// are checked against, CertFile and KeyFile are the client's own.
@@ -36,13 +35,13 @@ type Ensemble struct {
 	// one that is dialled.
 	TLS                                   bool
 	CAFile, CertFile, KeyFile, ServerName string
-	// CredentialsFile has "user:password" in its first line.
+	// CredentialsFile is a file with "user:password" in its first line.
 	CredentialsFile string
-	// Credentials are those, wherever they come from. They are never shown.
+	// Credentials are "user:password", from the file or the environment. They are never shown.
 	Credentials string
 }
 
-// standardPort is ZooKeeper's.
+// standardPort is ZooKeeper's default port.
 const standardPort = "2181"
 
 // ParseConnect checks a connect string and completes ports.
@@ -73,13 +72,13 @@ func ParseConnect(s string) (string, error) {
 	return connect + "/" + chroot, nil
 }
 
-// Servers are the servers of Connect, each HOST:PORT.
+// Servers returns the servers of Connect, each HOST:PORT.
 func (e *Ensemble) Servers() []string {
 	servers, _, _ := strings.Cut(e.Connect, "/")
 	return strings.Split(servers, ",")
 }
 
-// Options are those of the adapter. The error is that of [Ensemble.TLSConfig].
+// Options returns the options of the adapter. The error is that of [Ensemble.TLSConfig].
 func (e *Ensemble) Options() (zookeeper.Options, error) {
 	config, err := e.TLSConfig()
 	if err != nil {

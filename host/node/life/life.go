@@ -23,10 +23,10 @@ const (
 	// frozenAfter is how long after its last heartbeat a process counts as frozen:
 	// the kernel ends it.
 	frozenAfter = time.Minute
-	// beatEvery lies between two heartbeats. A supervisor may ask for more.
+	// beatEvery is the interval between heartbeats. A supervisor may ask for a shorter one.
 	beatEvery = 10 * time.Second
-	// readyEvery lies between two looks whether the host is ready. That is the
-	// state of many loops, which no single event reports.
+	// readyEvery is the interval at which the host's readiness is checked. It depends on many loops, and no
+	// single event reports it.
 	readyEvery = time.Second
 	// notifyLimit is how long a message to the supervisor may take.
 	notifyLimit = time.Second
@@ -51,11 +51,11 @@ type Life struct {
 	parts sync.WaitGroup
 }
 
-// Options say what a process is to prove, and to whom.
+// Options say what a process proves, and to whom.
 type Options struct {
 	// Timer asks for the kernel's timers; IfAny accepts that it has none.
 	Timer, IfAny bool
-	// Dir is where the next start reads how this process ended; empty: nowhere.
+	// Dir is the directory of the record that tells the next start how this process ended; empty: no record.
 	Dir string
 	// Greatest is the greatest transaction number that is known of a namespace in a
 	// registry. The next start on the same Registry reads it in Dir. nil: it is not kept.

@@ -83,7 +83,7 @@ func createBackup(ctx context.Context, p *program, r *command.Reached, why, name
 	return os.Remove(f.Name())
 }
 
-// written writes a backup to a file, and reads it again.
+// written writes a backup to a file and reads it back.
 func written(ctx context.Context, p *program, r *command.Reached, why string, f *os.File) (b *backup.Backup, err error) {
 	if r.Client != nil {
 		path := "/v1/backup"
@@ -155,7 +155,7 @@ func readBackup(name string) (b *backup.Backup, err error) {
 	return b, nil
 }
 
-// backupText says what is in a backup, and what is not.
+// backupText lists what a backup contains and lacks.
 func backupText(b *backup.Backup, name string) string {
 	var t strings.Builder
 	fmt.Fprintf(&t, "%s: namespace %s of %s, %s\n", name, b.Namespace, b.Time.Local().Format(zonedTime), b.Registry)
@@ -184,7 +184,7 @@ func place(where string) string {
 	return " (" + where + ")"
 }
 
-// restoring are the flags of backup restore.
+// restoring has the flags of backup restore.
 type restoring struct {
 	data, files, credentials string
 	histories                []string
@@ -264,7 +264,7 @@ func (r *restoring) restore(ctx context.Context, p *program, cmd *cobra.Command,
 	return nil
 }
 
-// left are the things that were not restored.
+// left lists what was not restored.
 func (r *restoring) left(b *backup.Backup) []string {
 	left := []string{fmt.Sprintf("what hosts did since %s: offsets, records of runs, changes", b.Time.Local().Format(zonedTime))}
 	if b.Sessions > 0 {
@@ -283,7 +283,7 @@ func (r *restoring) left(b *backup.Backup) []string {
 	return append(left, "files of secrets", "definitions and modules"+place(b.Plugins), "the history"+place(b.History))
 }
 
-// open connects to the registry in which the backup is put back.
+// open connects to the registry to restore.
 func (r *restoring) open(ctx context.Context, p *program, cmd *cobra.Command, b *backup.Backup) (namespace string, c registry.Center, end func() error, err error) {
 	if r.data == "" {
 		if !cmd.Flags().Changed("namespace") {
@@ -320,7 +320,7 @@ func (r *restoring) open(ctx context.Context, p *program, cmd *cobra.Command, b 
 	return namespace, s, func() error { return errors.Join(s.Close(), d.Close()) }, nil
 }
 
-// greatest is the greatest number that is known to have been given out, and how it is known.
+// greatest returns the greatest fence known to have been issued, and its source.
 func (r *restoring) greatest(ctx context.Context, p *program, b *backup.Backup) (above int64, from string, err error) {
 	above, from = max(b.Number, 1), "in the backup"
 	if r.above != 0 {
@@ -345,7 +345,7 @@ func (r *restoring) greatest(ctx context.Context, p *program, b *backup.Backup) 
 	return above, from, nil
 }
 
-// greatestFence reads a history.
+// greatestFence reads the greatest fence in a history.
 func greatestFence(ctx context.Context, p *program, history, credentials string) (greatest int64, err error) {
 	if !database.IsURL(history) {
 		if err := jsonl.CheckFile(history); err != nil {
@@ -376,7 +376,7 @@ func greatestFence(ctx context.Context, p *program, history, credentials string)
 	return reader.GreatestFence(ctx)
 }
 
-// fileNamed is where a file of a backup is written.
+// fileNamed returns the path to which a file of a backup is written.
 func (r *restoring) fileNamed(f backup.File) string {
 	if f.Directory {
 		return filepath.Join(r.files, f.Kind, f.Name)
@@ -384,7 +384,7 @@ func (r *restoring) fileNamed(f backup.File) string {
 	return filepath.Join(r.files, f.Name)
 }
 
-// checkFiles reports a file that is there already, before anything is written.
+// checkFiles reports a file that exists, before anything is written.
 func (r *restoring) checkFiles(b *backup.Backup) error {
 	if r.files == "" {
 		return nil

@@ -13,13 +13,13 @@ import (
 // items or large modules nothing is gained by four times their size in garbage.
 type collector struct{ modules atomic.Int64 } // bytes
 
-// gcPercent is GOGC for so many bytes that stay.
+// gcPercent returns GOGC for so many bytes of live heap.
 func gcPercent(live int64) int {
 	const small = 64 << 20
 	return 100 + int(300*small/(small+live))
 }
 
-// paceCollector returns nil if the environment says how often the collector runs.
+// paceCollector returns nil if the environment sets GOGC.
 func paceCollector(p *program) *collector {
 	if p.Getenv("GOGC") != "" {
 		return nil
@@ -27,7 +27,7 @@ func paceCollector(p *program) *collector {
 	return &collector{}
 }
 
-// changed takes what modules take of the heap, which the last collection may not have seen.
+// changed returns a func that counts the modules on the heap, which the last collection may not have seen.
 func (c *collector) changed() func(modules int64) {
 	if c == nil {
 		return nil
@@ -48,7 +48,7 @@ func (c *collector) pace() {
 	debug.SetGCPercent(gcPercent(live))
 }
 
-// run paces the collector until the end that it returns is called.
+// run paces the collector until the returned end is called.
 func (c *collector) run() (end func()) {
 	if c == nil {
 		return func() {}

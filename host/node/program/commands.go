@@ -129,7 +129,7 @@ var newNames = map[string]string{
 	"token": "access token", "trigger": "job run", "user": "access user", "verify": "job verify", "verify-signature": "module verify-signature",
 }
 
-// withNewNames has a command line name its command as it is named now. former: it did not.
+// withNewNames replaces the former name of a command in a command line; former reports whether it did.
 func withNewNames(args []string) (now []string, former bool) {
 	before, rest, completes := 0, args, false
 	if len(args) > 0 {
@@ -147,8 +147,7 @@ func withNewNames(args []string) (now []string, former bool) {
 	return args, false
 }
 
-// unknownCommand is the error about a command that there is not; neither --help nor
-// the command help hides it.
+// unknownCommand is the error about an unknown command; neither --help nor the command help hides it.
 func unknownCommand(root *cobra.Command, args []string) error {
 	if len(args) > 0 && args[0] == "help" {
 		args = args[1:]

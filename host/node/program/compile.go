@@ -15,14 +15,13 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/process"
 )
 
-// What this program is started with by itself.
+// Commands that this program runs itself as.
 const (
 	compileWord = "compile-module"
 	guestsWord  = "run-guests"
 )
 
-// thisProgram makes commands that start this program once more; nil if it cannot
-// be found.
+// thisProgram returns a func that makes commands of this program; nil if its file cannot be found.
 func thisProgram() func(args ...string) *exec.Cmd {
 	path, err := os.Executable()
 	if err != nil { // without /proc it is where it was started from
@@ -33,8 +32,8 @@ func thisProgram() func(args ...string) *exec.Cmd {
 			return nil
 		}
 	} else if runtime.GOOS == "linux" {
-		// This very program, also if its file was replaced since: what one
-		// version compiles, another might not find.
+		// The running program, even if its file was replaced: another version might not find what this one
+		// compiles.
 		path = "/proc/self/exe"
 	}
 	return func(args ...string) *exec.Cmd {
@@ -44,7 +43,7 @@ func thisProgram() func(args ...string) *exec.Cmd {
 	}
 }
 
-// compiler is plugin.Options' Compiler; nil: modules are compiled here.
+// compiler returns plugin.Options' Compiler; nil: modules are compiled in this process.
 func compiler(p *program) func() *exec.Cmd {
 	if p.self == nil {
 		return nil
@@ -52,8 +51,8 @@ func compiler(p *program) func() *exec.Cmd {
 	return func() *exec.Cmd { return p.self(compileWord) }
 }
 
-// newWorkers makes the worker processes of a runtime; nil if this program cannot
-// be started once more. So many items run at once; 0: the host says nothing of it.
+// newWorkers makes the worker processes of a runtime; nil if this program cannot start itself. items is how
+// many items run at once; 0 if not set.
 func newWorkers(p *program, r *plugin.Runtime, items int, log *slog.Logger) *process.Workers {
 	if p.self == nil {
 		return nil

@@ -42,12 +42,12 @@ import (
 type Config struct {
 	// Plugins is the directory with modules and definitions. It must exist.
 	Plugins string
-	// Data is where the embedded registry keeps its file; it is made if it
-	// does not exist. Empty: in memory, everything is forgotten at the end.
+	// Data is the directory of the embedded registry's file, created if missing. Empty: the registry is in
+	// memory and lost at the end.
 	Data string
 	// Registry is "embedded" or "zookeeper".
 	Registry string
-	// ZooKeeper is how that is reached.
+	// ZooKeeper has the address of the ensemble.
 	ZooKeeper ensemble.Ensemble
 	// Wait is how long a host waits for the first session; 0 is for ever.
 	Wait time.Duration
@@ -60,14 +60,14 @@ type Config struct {
 	// DumpAddress is where ElasticJob's dump request is answered. Empty is
 	// nowhere.
 	DumpAddress string
-	// Admin is the address to look at and steer the host; nil is none.
+	// Admin is the address of the API and console; nil is none.
 	Admin *server.Address
-	// InsecureAdmin lets the admin address be one that other machines can reach.
+	// InsecureAdmin allows an admin address that other machines can reach.
 	InsecureAdmin bool
-	// AdminTokenFile holds the token from start to start; it is made if it
-	// does not exist. Empty: a new token at every start.
+	// AdminTokenFile keeps the token between starts; it is created if missing. Empty: a new token at every
+	// start.
 	AdminTokenFile string
-	// Access is who may use the admin address, and how it is reached.
+	// Access says who may use the admin address, and how.
 	Access guard.Config
 	// LogFormat is "console" or "json".
 	LogFormat string
@@ -84,26 +84,25 @@ type Config struct {
 	GuestLog string
 	// MetricsJobs says which jobs have metrics of their own.
 	MetricsJobs metrics.Jobs
-	// MetricsLabels are the labels of jobs that a metric shows.
+	// MetricsLabels are the labels of jobs that metrics carry.
 	MetricsLabels metrics.JobLabels
-	// GuestSeries bounds the series of what guests report, of all jobs together.
+	// GuestSeries bounds the number of series that guests report, over all jobs.
 	GuestSeries int
-	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of
-	// the fires that is recorded.
+	// OTLP is the URL of a collector of traces; empty is none. TraceRatio is the part of fires whose traces are
+	// recorded.
 	OTLP       string
 	TraceRatio float64
-	// HistorySize bounds what the history takes on this disk, in bytes; 0 is auto.
+	// HistorySize bounds the bytes of the history on this disk; 0 is auto.
 	HistorySize int64
 	// MaxConcurrency bounds the items that run at once; 0 is 8 per processor.
 	MaxConcurrency int
-	// MemoryBudget bounds what guests and compiled code take together: a size,
-	// or a part of the machine's memory such as 50%. Empty is no limit.
+	// MemoryBudget bounds guests and compiled code together: a size, or a part of the machine's memory such as
+	// 50%. Empty is no limit.
 	MemoryBudget string
-	// ModuleMemory is how much of it compiled modules may take that no guest runs
-	// in, written alike. Empty is no limit.
+	// ModuleMemory bounds the part of the budget for compiled modules without a running guest, in the same
+	// form. Empty is no limit.
 	ModuleMemory string
-	// DrainTimeout is how long running items may go on at the end; 0 is not
-	// at all.
+	// DrainTimeout is how long running items may continue when the host stops; 0 ends them at once.
 	DrainTimeout time.Duration
 	// ClockBound is how far this host's clock may be ahead of the registry's;
 	// negative is no bound.
@@ -113,12 +112,11 @@ type Config struct {
 	KeepServers time.Duration
 	// Cache is where compiled modules are kept. Empty: in memory only.
 	Cache string
-	// CacheSize bounds what is kept there, in bytes.
+	// CacheSize bounds the bytes of the cache.
 	CacheSize int64
 	// DeadMan is "auto", "on" or "off"; see program.deadMan.
 	DeadMan string
-	// Rescan is the time between two full looks at the plugins directory,
-	// besides those that a change causes.
+	// Rescan is the interval of full scans of the plugins directory, besides those that a change causes.
 	Rescan time.Duration
 	// Isolation has patterns of jobs whose guests run in processes of their own,
 	// whatever their definitions say.
@@ -130,8 +128,8 @@ type Config struct {
 	WorkerGroups catalog.Grouping
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
-	// Grants is the file or directory that says what jobs may do outside of their
-	// sandbox, GrantSet what was read there. Empty and nil: nothing.
+	// Grants is the file or directory that says what jobs may do outside of their sandbox, GrantSet its
+	// content. Empty and nil: nothing.
 	Grants   string
 	GrantSet *grants.Set
 	// Alerts is the file that says who gets messages about what. Empty: no alerts.
@@ -149,7 +147,7 @@ const (
 
 	mostConcurrency = 1 << 20
 
-	// leastClockBound is more than clocks that are kept by NTP differ.
+	// leastClockBound is larger than the difference of clocks under NTP.
 	leastClockBound = 500 * time.Millisecond
 )
 
@@ -161,7 +159,7 @@ type setting struct {
 	arg, help string
 	// standard is the default, as text.
 	standard string
-	// is is what the value may be in the file, for editors; nil is any text.
+	// is describes valid values in the file, for editors; nil is any text.
 	is schema.Shape
 	// set reads the text into the Config.
 	set func(c *Config, text string) error
@@ -186,8 +184,8 @@ func separated(key string, by byte) string {
 	return b.String()
 }
 
-// mountsKey is one of the two entries that are no single value: in the file a map
-// from job to a list of {host, guest}.
+// mountsKey is one of two entries with more than a value: in the file a map from job to a list of {host,
+// guest}.
 const mountsKey = "mounts"
 
 // ceilingsKey is the other: in the file a list of ceilings for jobs that match a
@@ -281,7 +279,7 @@ func registrySettings() []setting {
 	}
 }
 
-// textSetting is one that is kept as it is written.
+// textSetting is a setting kept as written.
 func textSetting(key, arg, standard, help string, field func(c *Config) *string) setting {
 	return setting{
 		key: key, arg: arg, standard: standard, help: help,
@@ -299,7 +297,7 @@ func boolSetting(key, help string, field func(c *Config) *bool) setting {
 	}
 }
 
-// durationSetting is a duration of at least so much.
+// durationSetting is a duration not below least.
 func durationSetting(key, standard string, least time.Duration, help string, field func(c *Config) *time.Duration) setting {
 	return setting{
 		key: key, arg: "DURATION", standard: standard, help: help, is: schema.Duration(),
@@ -330,7 +328,7 @@ func memorySetting(key, standard, help string, field func(c *Config) *string) se
 	return s
 }
 
-// offSetting shows nothing as off, and reads it.
+// offSetting shows an empty value as off, and reads it.
 func offSetting(s setting) setting {
 	set, show := s.set, s.show
 	s.set = func(c *Config, text string) error {
@@ -343,7 +341,7 @@ func offSetting(s setting) setting {
 	return s
 }
 
-// checked sets what passes the check.
+// checked sets a text that passes the check.
 func checked(set func(*Config, string) error, check func(string) error) func(*Config, string) error {
 	return func(c *Config, s string) error {
 		if err := check(s); err != nil {
@@ -490,7 +488,7 @@ func clockBoundSetting() setting {
 	return s
 }
 
-// isolationSetting says whose guests run in processes of their own.
+// cacheSizeSetting bounds the cache of compiled modules.
 func cacheSizeSetting() setting {
 	return setting{
 		key: "cacheSize", arg: "SIZE", is: schema.Size(math.MaxInt64), standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
@@ -531,7 +529,7 @@ const isolationProcess = string(jobconfig.IsolationProcess)
 
 func everyJob() []string { return []string{"*"} }
 
-// parseIsolation reads patterns of jobs that run in processes; nothing is none.
+// parseIsolation reads patterns of jobs that run in processes; an empty text has none.
 func parseIsolation(s string) ([]string, error) {
 	list, some := strings.CutPrefix(s, isolationProcess+"=")
 	switch {
@@ -600,13 +598,13 @@ func (c *Config) placement() catalog.Placement {
 	return catalog.Placement{Alone: c.Isolation, InProcess: c.InProcess, Groups: c.WorkerGroups}
 }
 
-// defaults are the default values that depend on the machine.
+// defaults has the default values that depend on the machine.
 type defaults struct {
 	cache string
 	// users is the users file; empty: the machine has no place for one.
 	users string
 	otlp  string // empty: off
-	// printed settings are shown and not run: the plugins directory need not exist.
+	// printed settings are only shown: the plugins directory need not exist.
 	printed bool
 }
 
@@ -642,7 +640,7 @@ func setBool(into *bool, s string) error {
 	return nil
 }
 
-// levels are those that a log can be shown from.
+// levels are the levels of a log.
 func levels() []string { return []string{"debug", "info", "warn", "error"} }
 
 func setLevel(into *zapcore.Level, s string) error {
@@ -674,10 +672,10 @@ func parseSize(s string) (int64, error) {
 	return n, nil
 }
 
-// leastMemory is what a host cannot do without.
+// leastMemory is the least memory that a host needs.
 const leastMemory = 16 << 20
 
-// sizeOrPart reads a size, or a part of what memory returns. Nothing is 0.
+// sizeOrPart reads a size, or a part of memory's result. An empty text is 0.
 func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	if s == "" {
 		return 0, nil
@@ -705,8 +703,8 @@ func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	return bytes, nil
 }
 
-// machineMemory is what this process may have, in bytes: the limit of its
-// container, else what the machine has.
+// machineMemory returns the memory available to this process in bytes: its container's limit, else the
+// machine's memory.
 func machineMemory() (uint64, error) {
 	return memlimit.ApplyFallback(memlimit.FromCgroup, memlimit.FromSystem)()
 }
@@ -724,7 +722,7 @@ func directory(name string) error {
 	return nil
 }
 
-// checkMount says what is wrong with a mount; nil if nothing is.
+// checkMount returns what is wrong with a mount, or nil.
 func checkMount(m plugin.Mount) error {
 	switch {
 	case m.Host == "":

@@ -27,9 +27,8 @@ func deadManSetting() setting {
 	}
 }
 
-// deadMan reports whether the kernel's timers are wanted. Somebody who tries a
-// host out in a terminal may stop it with Ctrl-Z, and a shell may have inherited
-// the variables of a supervisor.
+// deadMan reports whether the kernel's timers are wanted. A user may stop a host in a terminal with Ctrl-Z, and
+// a shell may have inherited the variables of a supervisor.
 func deadMan(p *program, l *loaded) bool {
 	if l.DeadMan != auto {
 		return l.DeadMan != off

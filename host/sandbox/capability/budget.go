@@ -6,7 +6,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/grants"
 )
 
-// Budgets are what a run has left of its quotas.
+// Budgets are the rest of a run's quotas.
 type Budgets struct {
 	Requests, InFlight, Connections Budget
 	Sent, Received                  Budget // bytes, of all capabilities together
@@ -20,13 +20,13 @@ func (b *Budgets) set(q grants.Quotas) {
 	b.Received.limit = q.Received
 }
 
-// Budget is how much of something a run may use. It is safe for concurrent use.
+// Budget is a limited amount. It is safe for concurrent use.
 type Budget struct {
 	limit int64
 	used  atomic.Int64
 }
 
-// Take uses n, or nothing if there is less left.
+// Take uses n, or nothing if less is left.
 func (b *Budget) Take(n int64) bool {
 	if b.used.Add(n) <= b.limit {
 		return true

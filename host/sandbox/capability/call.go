@@ -11,18 +11,18 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// Call is a request or a connection that goes on, for a run's trace. Methods of a nil one
-// do nothing. It is safe for concurrent use.
+// Call is a request or connection in progress, for a run's trace. Methods of a nil Call do nothing. It is safe
+// for concurrent use.
 type Call struct {
 	run    *Run
-	parent string // for the server that is called
+	parent string // the trace context for the server that is called
 
 	mu    sync.Mutex
 	call  abi.OutsideCall
 	began time.Time
 }
 
-// sampled ends the trace contexts of what is recorded.
+// sampled is the suffix of trace contexts that are recorded.
 const sampled = "-01"
 
 // Begin begins a call, without its span id and times; nil if calls are not recorded.
@@ -72,8 +72,8 @@ func (c *Call) Transfer(sent, received int64) {
 	})
 }
 
-// Fail notes why the call does not come to its end: the first reason counts. That the guest,
-// or the end of its run, closes what has been answered is none.
+// Fail notes why the call failed: the first reason counts. It ignores that the guest, or the end of its run,
+// closes a call that was answered.
 func (c *Call) Fail(err error) {
 	c.change(func(o *abi.OutsideCall) {
 		var f *Failure

@@ -14,31 +14,30 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/grants"
 )
 
-// Owner is what a run has to know of its item. It is safe for concurrent use.
+// Owner is what a run needs to know about its item. It is safe for concurrent use.
 type Owner interface {
-	// Cancelled says whether the invocation is being cancelled, and why; it is asked
-	// before everything that has an effect outside.
+	// Cancelled returns whether the invocation is being cancelled, and why. It is called before every outside
+	// effect.
 	Cancelled() abi.Cancel
-	// AwaitCancel returns when the guest is to end, or ctx has ended. One that is asked
-	// to yield is not to end.
+	// AwaitCancel returns when the guest must end, or ctx has ended. A request to yield is not a reason to
+	// return.
 	AwaitCancel(ctx context.Context)
-	// Log takes a line for the job's log, as a guest's.
+	// Log logs a line for the job, as from a guest.
 	Log(level int, msg string, kv []string)
 }
 
-// Function carries out a function of a capability. The error is the reason why the
-// result is a code, for the guest to read.
+// Function carries out a function of a capability. The error is the reason for a result that is a code, for the
+// guest to read.
 type Function func(ctx context.Context, r *Run, c *abi.Call) (int64, error)
 
-// Stream is what a handle stands for. Its methods do not block, but for Close. An error
-// is a [*Failure], or io.EOF of Read.
+// Stream stands behind a handle. Its methods do not block, except Close. An error is a [*Failure], or io.EOF of
+// Read.
 type Stream interface {
 	Read(p []byte) (int, error)
 	Write(p []byte) (int, error)
 	// Finish says that nothing more will be written.
 	Finish() error
-	// Close drops what is not done, and returns when no goroutine of the stream is
-	// left.
+	// Close drops unfinished work, and returns when all goroutines of the stream have ended.
 	Close()
 }
 
@@ -57,8 +56,7 @@ func Fail(code abi.Code, format string, args ...any) error {
 
 var errAgain = &Failure{abi.ErrAgain, "nothing yet"}
 
-// Again returns the error of a stream that has nothing yet: it calls its notify when
-// that may have changed.
+// Again returns the error of a stream that has no result yet: it calls its notify when that may have changed.
 func Again() error { return errAgain }
 
 // Info says whose run it is.
@@ -69,18 +67,18 @@ type Info struct {
 	Traceparent string
 }
 
-// Run is what one invocation has to do with the world outside. It implements
-// abi.Outside. Call is used by one goroutine at a time, as is Close.
+// Run carries out one invocation's calls to the outside world. It implements abi.Outside. Only one goroutine at
+// a time may use Call and Close.
 type Run struct {
 	Info  Info
 	Grant *grants.Grant
 	Usage *Usage
 	Left  Budgets
-	// Called takes requests and connections when they are over, from any goroutine; nil
-	// if the run has no trace that is recorded.
+	// Called receives finished requests and connections, from any goroutine; nil if the run has no recorded
+	// trace.
 	Called func(abi.OutsideCall)
-	// Redact takes secrets out of a text; nil: there are none. It is asked for each text from
-	// outside, or from a library, that the guest may read or the host keeps.
+	// Redact removes secrets from a text; nil: there are none. It is called for each text from outside, or from
+	// a library, that the guest may read or the host keeps.
 	Redact func(text string) string
 
 	owner     Owner
@@ -116,12 +114,11 @@ func NewRun(info Info, grant *grants.Grant, owner Owner, functions map[string]Fu
 	return r
 }
 
-// Warn logs for the job what the guest does not learn: its own answer has a number
-// only.
+// Warn logs for the job what the guest does not see, since its answer is only a number.
 func (r *Run) Warn(msg string, kv ...string) { r.owner.Log(abi.LevelWarn, msg, kv) }
 
-// MayAct says whether an effect outside is allowed: the item is this host's. Every
-// write to the world asks it, just before. It is safe for concurrent use.
+// MayAct returns nil if an outside effect is allowed, because the item is this host's. Every write to the
+// outside calls it just before. It is safe for concurrent use.
 func (r *Run) MayAct() error {
 	if r.Lost() {
 		return Fail(abi.ErrCancelled, "ownership of the item is lost")
@@ -132,10 +129,10 @@ func (r *Run) MayAct() error {
 	return nil
 }
 
-// Lost reports whether the item is another host's. It is safe for concurrent use.
+// Lost reports whether the item belongs to another host. It is safe for concurrent use.
 func (r *Run) Lost() bool { return r.owner.Cancelled() == abi.CancelLost }
 
-// Close ends all that is open, and returns when nothing of the run goes on.
+// Close closes all streams, and returns when all goroutines of the run have ended.
 func (r *Run) Close() {
 	r.closed.Store(true)
 	if r.unwatch != nil {
@@ -225,10 +222,9 @@ func (r *Run) handle(id int32) (*handle, error) {
 	return nil, Fail(abi.ErrInvalid, "there is no open handle %d", id)
 }
 
-// Open gives a stream a handle. start makes the stream, whose goroutines end at its
-// Close; it gets the function by which the stream says that calls that were answered
-// with Again may go on now: all of them, whichever way they go. notify may be called by
-// any goroutine, at any time.
+// Open gives a stream a handle. start makes the stream, whose goroutines end at its Close. The stream calls
+// notify when calls in either direction that were answered with Again may succeed; any goroutine may call it,
+// at any time.
 func (r *Run) Open(start func(notify func()) (Stream, error)) (int64, error) {
 	if err := r.MayAct(); err != nil {
 		return 0, err
@@ -252,19 +248,19 @@ func (r *Run) Open(start func(notify func()) (Stream, error)) (int64, error) {
 	return int64(h.id), nil
 }
 
-// Do calls a method of the stream of a handle, and notes if it has to be waited for.
+// Do calls a method of a handle's stream, and notes if the guest must wait for it.
 func (r *Run) Do(id int32, act func(Stream) (int64, error)) (int64, error) {
 	h, err := r.handle(id)
 	if err != nil {
 		return 0, err
 	}
-	// It waits before it is asked: what happens in between is not missed.
+	// Set before the call, so that no change in between is missed.
 	changed := r.setWaiting(h, true)
 	n, err := act(h.stream)
 	if errors.Is(err, errAgain) {
 		return n, err
 	}
-	if changed { // else an earlier call still waits: a read, while this was a write
+	if changed { // otherwise an earlier call still waits: a read, while this was a write
 		r.setWaiting(h, false)
 	}
 	if err != nil {
@@ -318,14 +314,14 @@ func (r *Run) drop(h *handle) {
 	r.mu.Lock()
 	h.closed = true
 	delete(r.handles, h.id)
-	if h.queued { // a guest that never waits would have all that it has closed kept here
+	if h.queued { // a guest that never waits would keep all its closed handles here
 		r.ready = slices.DeleteFunc(r.ready, func(other *handle) bool { return other == h })
 	}
 	r.mu.Unlock()
 	h.stream.Close()
 }
 
-// wait returns a handle for which a call may go on.
+// wait returns a handle that has a call that may succeed now.
 func (r *Run) wait(ctx context.Context, timeout time.Duration) (int64, error) {
 	r.watch(ctx)
 	var late <-chan time.Time
@@ -372,8 +368,7 @@ func (r *Run) first() (int32, error) {
 	return 0, nil
 }
 
-// watch starts the goroutine that wakes wait when the run begins to be cancelled. Close
-// waits for it.
+// watch starts the goroutine that wakes wait when the run is cancelled. Close waits for it.
 func (r *Run) watch(ctx context.Context) {
 	if r.unwatch != nil {
 		return
@@ -388,7 +383,7 @@ func (r *Run) watch(ctx context.Context) {
 	}()
 }
 
-// reason gives the text of what went wrong.
+// reason returns the text of a failure.
 func (r *Run) reason(id int32, c *abi.Call) (int64, error) {
 	last := r.last
 	if id != 0 {

@@ -19,8 +19,8 @@ type Usage struct {
 	byName map[string]*abi.OutsideCount
 }
 
-// maxTargets is how many targets are remembered of each capability, maxTarget how many
-// bytes of each: they are in the events of each run.
+// maxTargets is how many targets are kept for each capability, maxTarget how many bytes of each: they are part
+// of each run's events.
 const (
 	maxTargets = 16
 	maxTarget  = 256
@@ -69,8 +69,7 @@ func (u *Usage) Failed(capability, target string) {
 	})
 }
 
-// Took remembers how long a target took for a request, or a connection. Of more targets than
-// are remembered it drops the fastest.
+// Took notes how long a target took for a request or connection. Beyond the limit it drops the fastest target.
 func (u *Usage) Took(capability, target string, took time.Duration) {
 	target = cut(target)
 	u.Add(capability, func(c *abi.OutsideCount) {
@@ -93,11 +92,10 @@ func fastest(times map[string]abi.TargetTime) string {
 	})
 }
 
-// slow is how long a target takes that may be why a run fails.
+// slow is from which duration a target may be the cause of a failed run.
 const slow = time.Second
 
-// Slow names the slowest target, if it is slow enough to be why a run failed; else it is
-// empty.
+// Slow names the slowest target, if it is slow enough to be the cause of a failed run; otherwise it is empty.
 func Slow(outside map[string]abi.OutsideCount) string {
 	text, worst := "", slow
 	for _, name := range slices.Sorted(maps.Keys(outside)) {
@@ -141,7 +139,7 @@ func (u *Usage) All() map[string]abi.OutsideCount {
 
 func nameOf(f *abi.Import) string { return strings.TrimPrefix(f.Module, abi.Module+"_") }
 
-// called counts a call, but for those of handles: they are part of another's.
+// called counts a call, except calls on handles, which belong to another call.
 func (u *Usage) called(f *abi.Import) {
 	ofHandle := f.Module == abi.ModuleIO || f.Params[0].Name == "handle"
 	if !ofHandle {

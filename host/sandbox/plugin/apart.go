@@ -9,8 +9,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
 
-// What follows lets another process run a module's guests: this one reads,
-// checks and meters the module, has it compiled, and keeps account of memory.
+// The following lets another process run a module's guests: this one reads, checks and meters the module, has
+// it compiled, and accounts for memory.
 
 // ErrNotStored says that a module's compiled code is not in the directory where
 // another process leaves it.
@@ -18,25 +18,24 @@ var ErrNotStored = errors.New("its compiled code is not there")
 
 // MemoryHost is implemented by an abi.Host that accounts for memory itself.
 type MemoryHost interface {
-	// CoverMemory takes so many bytes in all for the invocation's worker: memory, tables
-	// and native stacks, of which stacks are for those. The error names the limit that
-	// refuses them.
+	// CoverMemory reserves a total of bytes for the invocation's worker: memory, tables and native stacks;
+	// stacks is the part for native stacks. The error names the limit that was reached.
 	CoverMemory(bytes, stacks int64) error
 }
 
-// Packed is a module as one process gives it to another.
+// Packed is a module in the form in which one process passes it to another.
 type Packed struct {
 	Name       string
 	Info       *wasm.Info
 	TableBytes int64 // of an instance
-	// Tried says that an instance was made on trial already.
+	// Tried says that a trial instance was made already.
 	Tried bool
 	// Wasm is the metered module.
 	Wasm []byte `json:"-"`
 }
 
-// Pack makes a module ready for another process. Its result must not be changed.
-// It fails if the module's bytes, which lie in a file, cannot be read.
+// Pack prepares a module for another process. The result is read-only. It fails if the module's bytes cannot be
+// read from their file.
 func (m *Module) Pack() (Packed, error) {
 	wasm, err := m.code.wasm.read()
 	return Packed{Name: m.name, Info: m.code.info, TableBytes: m.code.tableBytes, Wasm: wasm}, err
@@ -56,15 +55,14 @@ type Needs struct {
 	Type string
 	// Pages is the limit of a guest's linear memory, in pages of 64 KiB.
 	Pages uint32
-	// Least is what a guest begins with, in bytes.
+	// Least is the initial memory of a guest, in bytes.
 	Least int64
-	// Code is what the compiled module takes in the process that runs it, in
-	// bytes; a guess before it was stored.
+	// Code is the size of the compiled module in the process that runs it, in bytes; an estimate before it was
+	// stored.
 	Code int64
 }
 
-// Needs checks settings as Executor does, and neither compiles nor runs anything.
-// The error is a [*LoadError].
+// Needs checks settings as Executor does, without compiling or running the module. The error is a [*LoadError].
 func (m *Module) Needs(s Settings) (Needs, error) {
 	typ, pages, err := m.check(s)
 	if err != nil {
@@ -77,8 +75,8 @@ func (m *Module) Needs(s Settings) (Needs, error) {
 // as the type.
 func (m *Module) HasListener(typ, export string) bool { return m.code.info.HasListener(typ, export) }
 
-// TrialNeeds is what an instance needs with which the module is tried before a job is
-// known; false if it begins with more memory than the default limit, and is not tried.
+// TrialNeeds returns what a trial instance needs before a job is known; false if its initial memory exceeds the
+// default limit, so that it is not tried.
 func (m *Module) TrialNeeds() (Needs, bool) {
 	return Needs{Pages: m.code.trialPages(), Least: m.code.leastMemory(), Code: m.code.bytes()}, m.code.triable()
 }
@@ -98,12 +96,11 @@ func (m *Module) Try(ctx context.Context, pages uint32) error {
 	return nil
 }
 
-// Refused is the error of a module that another process could not compile or
-// try, for the reason that err gives.
+// Refused returns the error of a module that another process could not compile or try because of err.
 func (m *Module) Refused(err error) error { return m.refused(context.Background(), err) }
 
-// Retain adds a use of the module, which keeps the runtime from closing; it is
-// ended with Release. It reports false if the runtime is closed.
+// Retain adds a use of the module, which prevents the runtime from closing; end it with Release. It returns
+// false if the runtime is closed.
 func (m *Module) Retain() bool {
 	m.r.mu.Lock()
 	defer m.r.mu.Unlock()
@@ -117,9 +114,9 @@ func (m *Module) Retain() bool {
 // Release ends a use that Retain has added.
 func (m *Module) Release() { m.r.releaseCode(m.code) }
 
-// Store has the module compiled for worker processes, unless its code is there already; anew if that
-// was of no use to one. It is compiled in the same
-// lanes and by the same kind of process as any other. The error is a [*LoadError], or wraps that of ctx.
+// Store compiles the module for worker processes, unless its code is stored already; anew recompiles because a
+// worker process could not use the stored code. It uses the same lanes and the same kind of process as other
+// compilations. The error is a [*LoadError], or wraps that of ctx.
 func (m *Module) Store(ctx context.Context, anew bool) error {
 	if err := m.r.store(ctx, m.code, anew); err != nil {
 		return m.refused(ctx, err)
@@ -146,8 +143,8 @@ func (r *Runtime) store(ctx context.Context, c *code, anew bool) error {
 	return nil
 }
 
-// workerStore is where worker processes find compiled code: the cache, or without one a directory that Close
-// removes.
+// workerStore returns where worker processes find compiled code: the cache, or without one a directory that
+// Close removes.
 func (r *Runtime) workerStore() (*store, error) {
 	if r.cache != nil {
 		return r.cache, nil
@@ -164,9 +161,8 @@ func (r *Runtime) workerStore() (*store, error) {
 	return r.workers, nil
 }
 
-// StoreDir is where Store leaves compiled code: the cache, or without one a
-// directory in [os.TempDir] that Close removes. Empty: there is no process that
-// compiles, and who runs the module compiles it.
+// StoreDir is where Store puts compiled code: the cache, or without one a directory in [os.TempDir] that Close
+// removes. Empty: there is no compiling process, and the process that runs the module compiles it.
 func (r *Runtime) StoreDir() (string, error) {
 	if r.child == nil || r.engine == engineInterpreter {
 		return "", nil
@@ -178,15 +174,13 @@ func (r *Runtime) StoreDir() (string, error) {
 	return s.dir, nil
 }
 
-// Possible says what is wrong with a job that needs so many bytes at once to begin
-// with: more than the memory budget ever gives it.
+// Possible returns an error if a job needs more bytes at its start than the memory budget can ever give it.
 func (r *Runtime) Possible(bytes int64) error { return r.budget.possible(bytes) }
 
-// Account is memory of the budget that is in use outside of this process. One
-// goroutine at a time uses it.
+// Account is memory of the budget that is used outside this process. Only one goroutine at a time may use it.
 type Account struct{ a account }
 
-// Admit waits until a job may have so many bytes, and takes them.
+// Admit waits until a job may have so many bytes, and reserves them.
 func (r *Runtime) Admit(ctx context.Context, job string, bytes int64) (*Account, error) {
 	if err := r.budget.admit(ctx, job, bytes); err != nil {
 		return nil, err
@@ -194,8 +188,7 @@ func (r *Runtime) Admit(ctx context.Context, job string, bytes int64) (*Account,
 	return &Account{account{budget: r.budget, job: job, has: bytes}}, nil
 }
 
-// Cover takes what is missing of so many bytes in all. The error names the limit
-// that refuses them.
+// Cover raises the reservation to a total of bytes. The error names the limit that was reached.
 func (a *Account) Cover(bytes int64) error {
 	if bytes > a.a.has {
 		if err := a.a.budget.grow(a.a.job, bytes-a.a.has); err != nil {
@@ -206,8 +199,7 @@ func (a *Account) Cover(bytes int64) error {
 	return nil
 }
 
-// Split moves so many bytes, of those that the account has, to a new one, which is
-// that of another job from now on.
+// Split moves bytes of the account to a new one for another job.
 func (a *Account) Split(bytes int64, job string) *Account {
 	a.a.has -= bytes
 	a.a.budget.move(a.a.job, job, bytes)
@@ -218,15 +210,15 @@ func (a *Account) Split(bytes int64, job string) *Account {
 // bytes; 0 is no limit.
 func (r *Runtime) ModuleLimit() int64 { return r.moduleLimit }
 
-// OnShortage has f called when a worker begins to wait for memory: who has some
-// for later is to give it back. It is called once, before the first Admit.
+// OnShortage sets f, which is called when a worker begins to wait for memory, so that memory reserved for later
+// is given back. Call it once, before the first Admit.
 func (r *Runtime) OnShortage(f func()) {
 	r.budget.mu.Lock()
 	defer r.budget.mu.Unlock()
 	r.budget.short = f
 }
 
-// Bytes is what the account has.
+// Bytes is the reserved total.
 func (a *Account) Bytes() int64 { return a.a.has }
 
 // Close gives everything back.

@@ -14,15 +14,15 @@ import (
 )
 
 const (
-	// maxAbortText and maxAbortFile bound what is read of the texts of an abort, in bytes of UTF-16.
+	// maxAbortText and maxAbortFile bound how much of an abort's texts is read, in bytes of UTF-16.
 	maxAbortText = abi.MaxLogMessage
 	maxAbortFile = 512
 	// abortExit is the exit code that AssemblyScript expects of an abort.
 	abortExit = 255
 )
 
-// registerAssemblyScript gives a wazero runtime what AssemblyScript imports, which is abort. wazero has its
-// own, which reads the texts whole, however long they are.
+// registerAssemblyScript gives a wazero runtime AssemblyScript's import, abort. wazero's own reads the texts
+// without a limit.
 func registerAssemblyScript(ctx context.Context, rt wazero.Runtime) error {
 	i32 := api.ValueTypeI32
 	_, err := rt.NewHostModuleBuilder(wasm.ModuleEnv).NewFunctionBuilder().

@@ -11,49 +11,47 @@ import (
 
 // The parts of the memory budget.
 const (
-	// jobShareOf4 quarters of the budget are what the guests of one job may have
-	// together, so that no job takes the memory of all others.
+	// jobShareOf4 is how many quarters of the budget the guests of one job may use together, so that no job
+	// takes all memory.
 	jobShareOf4 = 3
-	// guestBase is what an instance costs besides memory, tables and stack: what
-	// the engine keeps of it.
+	// guestBase is what an instance costs besides memory, tables and stack: the engine's own data.
 	guestBase = 64 << 10
 )
 
-// guessed is what the compiled form of a metered module of n bytes takes, about: a Go module of 4.5
-// MB has 13.7 MB of native code, and 4.2 MB of its own sections. It stands for what is not measured yet.
+// guessed estimates the size of a compiled metered module of n bytes before it is measured: a Go module of 4.5
+// MB has 13.7 MB of native code, and 4.2 MB of its own sections.
 func guessed(n int) footprint { return footprint{Code: 3 * int64(n), Heap: int64(n)} }
 
-// Memory says what a runtime's guests and modules take of its budget, in bytes.
+// Memory says how much of a runtime's budget its guests and modules use, in bytes.
 type Memory struct {
 	Budget int64 `json:"budget"` // 0: there is no limit
 	Guests int64 `json:"guests"` // memories, tables and stacks
 	Code   int64 `json:"code"`   // compiled modules that are in memory
-	Idle   int64 `json:"idle"`   // those of them that no guest runs in
+	Idle   int64 `json:"idle"`   // those of them that no guest uses
 	// Waiting counts the workers that wait for memory.
 	Waiting int `json:"waiting"`
-	// Refused counts the times that a guest got no more memory because the
-	// budget, or its job's share of it, was used up.
+	// Refused counts how often a guest got no more memory because the budget, or its job's share of it, was
+	// used up.
 	Refused int64 `json:"refused"`
-	// Late counts the times that a fire waited for a module that had left memory.
+	// Late counts how often a fire waited for a module that was not in memory.
 	Late int64 `json:"late"`
 }
 
-// budget bounds what all guests and modules of a runtime take together. A worker
-// is admitted when what it is expected to need is free; beyond that it is given
-// what there is at the moment. It is safe for concurrent use.
+// budget bounds what all guests and modules of a runtime use together. A worker is admitted when its expected
+// need is free; more is granted as far as available. It is safe for concurrent use.
 type budget struct {
 	mu      sync.Mutex
 	total   int64 // 0 is no limit
 	guests  int64
 	code    int64
-	idle    int64            // part of code: it leaves if the memory is needed
+	idle    int64            // part of code: evicted if the memory is needed
 	jobs    map[string]int64 // of guests
 	waiting []*admission
 	refused int64
 	late    int64
-	// short is called, without mu, when a worker or a module begins to wait; nil: nothing is.
+	// short is called, without mu, when a worker or a module begins to wait; nil is ignored.
 	short func()
-	// crowded is called with mu held when idle code has to leave.
+	// crowded is called with mu held when idle code must be evicted.
 	crowded func()
 }
 
@@ -67,11 +65,10 @@ type admission struct {
 
 func newBudget(total int64) *budget { return &budget{total: total, jobs: map[string]int64{}} }
 
-// share is what the guests of one job may have.
+// share is how much the guests of one job may use.
 func (b *budget) share() int64 { return b.total / 4 * jobShareOf4 }
 
-// fits reports whether there are so many bytes more, without the idle code. mu is
-// held.
+// fits reports whether so many more bytes fit, not counting idle code. mu is held.
 func (b *budget) fits(w *admission) bool {
 	if b.total == 0 {
 		return true
@@ -97,7 +94,7 @@ func (b *budget) take(w *admission) {
 	}
 }
 
-// excess is how much idle code is to leave. mu is held.
+// excess is how much idle code must be evicted. mu is held.
 func (b *budget) excess() int64 {
 	if b.total == 0 || b.idle == 0 {
 		return 0
@@ -105,7 +102,7 @@ func (b *budget) excess() int64 {
 	return max(b.guests+b.code-b.total, 0)
 }
 
-// add takes bytes for a job, or gives them back. mu is held.
+// add reserves bytes for a job, or returns them if negative. mu is held.
 func (b *budget) add(job string, bytes int64) {
 	b.guests += bytes
 	if b.jobs[job] += bytes; b.jobs[job] == 0 {
@@ -113,7 +110,7 @@ func (b *budget) add(job string, bytes int64) {
 	}
 }
 
-// move gives bytes of one job to another.
+// move transfers bytes from one job to another.
 func (b *budget) move(from, to string, bytes int64) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -121,7 +118,7 @@ func (b *budget) move(from, to string, bytes int64) {
 	b.add(to, bytes)
 }
 
-// possible says what is wrong with a guest that begins with so many bytes.
+// possible returns an error if a guest's initial bytes never fit.
 func (b *budget) possible(bytes int64) error {
 	if b.total > 0 && bytes > b.share() {
 		return fmt.Errorf("it needs %d bytes of memory to begin with; of the host's memory budget of %d bytes a job may have %d", bytes, b.total, b.share())
@@ -129,9 +126,8 @@ func (b *budget) possible(bytes int64) error {
 	return nil
 }
 
-// admit waits until the bytes are free, and takes them. Who needs less does not
-// wait behind who needs more. The error is that of ctx, or says that there are
-// never so many.
+// admit waits until the bytes are free, and reserves them. A smaller request does not wait behind a larger one.
+// The error is that of ctx, or says that the bytes never fit.
 func (b *budget) admit(ctx context.Context, job string, bytes int64) error {
 	if err := b.possible(bytes); err != nil {
 		return err
@@ -139,8 +135,8 @@ func (b *budget) admit(ctx context.Context, job string, bytes int64) error {
 	return b.wait(ctx, &admission{job: job, bytes: bytes})
 }
 
-// load does so for compiled code. A quarter of the budget stays for guests. Where
-// no code can leave memory, the error says so at once when there is no room.
+// load is admit for compiled code. It leaves a quarter of the budget to guests. If code cannot be evicted
+// (leaves is false) it fails at once when there is no room.
 func (b *budget) load(ctx context.Context, bytes int64, leaves bool) error {
 	w := &admission{code: true, bytes: bytes}
 	if !leaves {
@@ -206,7 +202,7 @@ func (b *budget) wait(ctx context.Context, w *admission) error {
 	return ctx.Err()
 }
 
-// grow takes more for a guest that runs, if it is there. The error names the limit.
+// grow reserves more for a running guest, if available. The error names the limit.
 func (b *budget) grow(job string, bytes int64) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,8 +228,8 @@ func (b *budget) free(job string, bytes int64) {
 	b.next()
 }
 
-// rest takes note that code is idle, or that it is not any more if bytes are
-// negative. It reports whether idle code has to leave, beyond a limit of all code.
+// rest notes that code became idle, or with negative bytes that it is used again. It reports whether idle code
+// must be evicted, counting also a limit of all code.
 func (b *budget) rest(bytes, limit int64) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -242,14 +238,14 @@ func (b *budget) rest(bytes, limit int64) bool {
 	return b.code > limit || b.excess() > 0
 }
 
-// isLate takes note that a fire waits for a module that had left memory.
+// isLate counts a fire that waits for a module that was not in memory.
 func (b *budget) isLate() {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.late++
 }
 
-// surplus is how many bytes of idle code have to leave for those who need them.
+// surplus is how many bytes of idle code must be evicted.
 func (b *budget) surplus() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -263,7 +259,7 @@ func (b *budget) unload(bytes int64) {
 	b.next()
 }
 
-// next admits those who wait and fit now. mu is held.
+// next admits waiters that fit now. mu is held.
 func (b *budget) next() {
 	b.waiting = slices.DeleteFunc(b.waiting, func(w *admission) bool {
 		if !b.fits(w) {
@@ -281,23 +277,23 @@ func (b *budget) memory() Memory {
 	return Memory{Budget: b.total, Guests: b.guests, Code: b.code, Idle: b.idle, Waiting: len(b.waiting), Refused: b.refused, Late: b.late}
 }
 
-// account is a worker's part of the budget: what it was admitted with, and what
-// its instances took beyond. One goroutine at a time uses it.
+// account is a worker's part of the budget: what it was admitted with, and what its instances took beyond. Only
+// one goroutine at a time may use it.
 type account struct {
 	budget *budget
 	job    string
 	has    int64
 	linear int64 // of the instance at hand
-	stack  int64 // its native stacks, and what they take to become larger
-	fixed  int64 // tables, and what each instance costs
-	held   int64 // what the host keeps for the instance besides: open files
-	most   int64 // that an instance has needed
+	stack  int64 // its native stacks, including what growing them takes
+	fixed  int64 // tables, and the base cost of an instance
+	held   int64 // other host memory for the instance: open files
+	most   int64 // the most that an instance has needed
 	denied error // why the instance was refused memory
-	// host is asked instead of the budget if it accounts for memory itself.
+	// host, if it accounts for memory itself, replaces the budget.
 	host MemoryHost
 }
 
-// covers takes what linear memory and stack need together, if it is there.
+// covers reserves what linear memory and stack need together, if available.
 func (a *account) covers(linear, stack int64) bool {
 	need := a.fixed + a.held + linear + stack
 	if need > a.has {
@@ -311,7 +307,7 @@ func (a *account) covers(linear, stack int64) bool {
 	return true
 }
 
-// holds takes what the host keeps for the guest in all, if it is there.
+// holds reserves a total for other host memory of the guest, if available.
 func (a *account) holds(bytes int64) bool {
 	before := a.held
 	a.held = bytes
@@ -322,7 +318,7 @@ func (a *account) holds(bytes int64) bool {
 	return false
 }
 
-// grow takes memory until there are so many bytes, of which stack are for native stacks.
+// grow reserves up to a total of need bytes; stack is the part for native stacks.
 func (a *account) grow(need, stack int64) error {
 	if a.host != nil {
 		if err := a.host.CoverMemory(need, stack); err != nil {
@@ -332,7 +328,7 @@ func (a *account) grow(need, stack int64) error {
 	return a.budget.grow(a.job, need-a.has)
 }
 
-// reset is called when an instance begins: it has nothing yet.
+// reset is called when an instance begins.
 func (a *account) reset() { a.linear, a.stack, a.held, a.denied = 0, 0, 0, nil }
 
 func (a *account) close() {

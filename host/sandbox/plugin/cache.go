@@ -32,26 +32,26 @@ import (
 // otherwise, in bytes.
 const DefaultCacheSize = 2 << 30
 
-// footprint is what a compiled module takes in memory, in bytes.
+// footprint is the size of a compiled module in memory, in bytes.
 type footprint struct {
 	// Code is mapped and executed.
 	Code int64
-	// Heap is what the engine knows of the module.
+	// Heap is the engine's data about the module.
 	Heap int64
 }
 
 func (f footprint) bytes() int64 { return f.Code + f.Heap }
 
-// store is a directory with compiled code, and wazero's cache over it. Each of its files was
-// made by a process that has read, validated and compiled the module within limits; the file's end says so
-// (see seal). What has no such file must not be read by wazero in this process. It is safe for
-// concurrent use, and other processes may use the same directory.
+// store is a directory with compiled code, and wazero's cache on top. A process that has read, validated and
+// compiled the module within limits made each file; a seal at the file's end proves it. Without a sealed file
+// wazero must not read the module in this process. It is safe for concurrent use, and other processes may use
+// the same directory.
 type store struct {
 	dir   string
 	cache wazero.CompilationCache
-	// private says that it was made by this process, which removes it at its end.
+	// private says that this process made it, and removes it at its end.
 	private bool
-	// readOnly says that it is another process'.
+	// readOnly says that it belongs to another process.
 	readOnly bool
 	limit    int64 // of bytes on the disk
 	user     ownership.User
@@ -60,10 +60,9 @@ type store struct {
 	mu sync.Mutex // held while files are removed to make room
 }
 
-// openStore makes the directory of a cache, or checks that it is one that no other user
-// can change.
+// openStore makes the directory of a cache, or checks that no other user can change it.
 func openStore(dir string, limit int64, user ownership.User, log *slog.Logger) (*store, error) {
-	dir, err := filepath.Abs(dir) // other processes look for it from other directories
+	dir, err := filepath.Abs(dir) // other processes use it from other working directories
 	if err != nil {
 		return nil, err
 	}
@@ -80,8 +79,7 @@ func openStore(dir string, limit int64, user ownership.User, log *slog.Logger) (
 	return &store{dir: dir, cache: cache, limit: cmp.Or(limit, DefaultCacheSize), user: user, log: log}, nil
 }
 
-// privateStore makes a directory of this process, through which a process that compiles gives its
-// results to this one.
+// privateStore makes a directory through which a compiling process passes its results to this one.
 func privateStore(log *slog.Logger) (*store, error) {
 	dir, err := os.MkdirTemp("", "wasmjob-modules-")
 	if err != nil {
@@ -95,11 +93,10 @@ func privateStore(log *slog.Logger) (*store, error) {
 	return s, nil
 }
 
-// cacheFile is where wazero v1.12.0 looks for the compiled code of a module, below
-// the directory of a cache: in a directory for its version and the machine, under a hash of the module,
-// of the compiler's options and of what the processor can do. wazero itself reads and validates the
-// module first, which may take more memory than there is. A version that names files
-// differently finds nothing, and is noticed by a test and by store.install.
+// cacheFile is the path below a cache's directory where wazero v1.12.0 looks for a module's compiled code: a
+// directory for its version and the machine, and a hash of the module, the compiler's options and the
+// processor's features. wazero itself would first read and validate the module, which may take more memory than
+// there is. A wazero version with other names finds nothing; a test and store.install notice that.
 func cacheFile(wasm []byte) string {
 	version := ""
 	if info, ok := debug.ReadBuildInfo(); ok {
@@ -142,9 +139,9 @@ func cacheFile(wasm []byte) string {
 	return filepath.Join("wazero-"+version+"-"+runtime.GOARCH+"-"+runtime.GOOS, hex.EncodeToString(h.Sum(nil)))
 }
 
-// A seal is the end of a file with compiled code, behind what wazero reads: that a process has accepted
-// the module within the limits of this version, what it takes in memory, and a checksum of both.
-// Whoever makes the limits narrower changes the seal's first word.
+// A seal is the end of a file with compiled code, after the part that wazero reads. It says that a process has
+// accepted the module within this version's limits, how much memory it takes, and has a checksum of both. If
+// you tighten the limits, change the seal's first word.
 const (
 	sealWord = "wasmjob1"
 	sealSize = len(sealWord) + 8 + 8 + 4
@@ -165,8 +162,8 @@ func unseal(b []byte) (f footprint, ok bool) {
 	return f, f.Code >= 0 && f.Heap >= 0 && bytes.Equal(b, f.seal())
 }
 
-// find reports whether the module was accepted and its code is here, and what it takes in memory. It
-// takes note that the file is used. The code may be gone at any time after.
+// find reports whether the module was accepted and its code is stored, and its footprint. It marks the file as
+// used. The file may be removed at any time.
 func (s *store) find(wasm []byte) (f footprint, ok bool) {
 	name := filepath.Join(s.dir, cacheFile(wasm))
 	f, err := s.accepted(name)
@@ -180,8 +177,8 @@ func (s *store) find(wasm []byte) (f footprint, ok bool) {
 	return f, true
 }
 
-// touch takes note that the module's file is used, by the time of its last change: not all file systems keep
-// that of the last access.
+// touch marks the module's file as used through its modification time: not all file systems keep the access
+// time.
 func (s *store) touch(wasm []byte) {
 	if !s.readOnly {
 		_ = os.Chtimes(filepath.Join(s.dir, cacheFile(wasm)), time.Time{}, time.Now()) // it may be gone
@@ -215,7 +212,8 @@ func (s *store) accepted(name string) (f footprint, err error) {
 	return f, nil
 }
 
-// errNotAccepted says that a file has no seal of this version: another one wrote it, or a crash has cut it short.
+// errNotAccepted says that a file has no seal of this version: another version wrote it, or a crash truncated
+// it.
 var errNotAccepted = errors.New("the file does not say that its module was accepted")
 
 // size is how many bytes of code the module's file has; false if there is none.
@@ -232,8 +230,8 @@ func (s *store) forget(wasm []byte) {
 	_ = os.Remove(filepath.Join(s.dir, cacheFile(wasm))) // it is replaced if it stays
 }
 
-// install seals what a process has left, and moves it to where wazero looks for it. What is there
-// already is replaced: it could not be used.
+// install seals the file that a process has made, and moves it to where wazero looks for it. It replaces an
+// existing file, which was unusable.
 func (s *store) install(staging string, wasm []byte, f footprint) error {
 	want := cacheFile(wasm)
 	files, err := filepath.Glob(filepath.Join(staging, "wazero-*", "*"))
@@ -249,7 +247,7 @@ func (s *store) install(staging string, wasm []byte, f footprint) error {
 	}
 	_, err = file.Write(f.seal())
 	if err == nil {
-		err = file.Sync() // a file that a crash cuts short would be compiled again
+		err = file.Sync() // otherwise a file truncated by a crash would be compiled again
 	}
 	info, failed := file.Stat()
 	if err = errors.Join(err, failed, file.Close()); err != nil {
@@ -259,15 +257,15 @@ func (s *store) install(staging string, wasm []byte, f footprint) error {
 	return os.Rename(files[0], filepath.Join(s.dir, want))
 }
 
-// makeRoom removes what was used longest ago until there is room for so many bytes. Errors are
-// logged: a file that cannot be removed must not keep a module from being compiled. Other hosts may use the
-// same directory: who misses a file compiles the module again.
+// makeRoom removes the least recently used files until so many bytes are free. It logs errors: a file that
+// cannot be removed must not prevent a compilation. Other hosts may use the same directory: a host that misses
+// a file compiles the module again.
 func (s *store) makeRoom(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	names, err := filepath.Glob(filepath.Join(s.dir, "wazero-*", "*"))
 	if err != nil {
-		return // it does not happen: the pattern is sound
+		return // impossible: the pattern is valid
 	}
 	type stored struct {
 		name string
@@ -277,7 +275,7 @@ func (s *store) makeRoom(bytes int64) {
 	for _, name := range names {
 		info, err := os.Lstat(name)
 		if err != nil || !info.Mode().IsRegular() || !ours.MatchString(info.Name()) {
-			continue // it is gone, or nothing of wazero's
+			continue // it is gone, or not wazero's
 		}
 		bytes += info.Size()
 		if ours.FindStringSubmatch(info.Name())[1] == "" || time.Since(info.ModTime()) > stagingAge {
@@ -305,7 +303,7 @@ func (s *store) makeRoom(bytes int64) {
 // its end.
 var ours = regexp.MustCompile(`^[0-9a-f]{64}(\.[0-9]+\.tmp)?$`)
 
-// sweep removes what a host has left that was ended while it had a module compiled.
+// sweep removes leftovers of hosts that ended while a module was compiled.
 func (s *store) sweep() error {
 	staged, err := filepath.Glob(filepath.Join(s.dir, stagingPattern))
 	if err != nil {

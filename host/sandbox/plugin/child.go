@@ -27,14 +27,14 @@ import (
 
 // Limits of a process that compiles a module of n bytes.
 
-// compileTime is how long it may take; a Go module takes less than a second of
-// processor time for each MB, but may have to share the processor.
+// compileTime is how long it may take. A Go module takes less than a second of processor time for each MB, but
+// may have to share the processor.
 func compileTime(n int) time.Duration {
 	return 2*time.Minute + time.Duration(n>>10)*10*time.Millisecond
 }
 
-// validateMemory is how much memory reading and validating it may allocate in all, in bytes. This process
-// does both again when it loads the code, so the limit is near to what modules need. Measured with Go
+// validateMemory is how much memory reading and validating the module may allocate in all, in bytes. This
+// process does both again when it loads the code, so the limit is close to what modules need. Measured with Go
 // modules: 2.2 bytes for each byte of the module, and 22 with the compilation for the interpreter.
 func validateMemory(n int, interpreted bool) int64 {
 	if interpreted {
@@ -48,8 +48,8 @@ func validateTime(n int) time.Duration {
 	return time.Second + time.Duration(n>>10)*time.Millisecond/4
 }
 
-// codeLimit is how much memory the compiled module may take. Go modules take 4.5 bytes for each of their own, and 19
-// with the interpreter.
+// codeLimit is the largest size of the compiled module. Go modules take 4.5 times their size, and 19 times with
+// the interpreter.
 func codeLimit(n int, interpreted bool) int64 {
 	if interpreted {
 		return 32<<20 + 64*int64(n)
@@ -57,59 +57,57 @@ func codeLimit(n int, interpreted bool) int64 {
 	return 32<<20 + 16*int64(n)
 }
 
-// compileMemory is how much data it may have, in bytes, besides what it begins
-// with. Measured with Go modules: 110 MB and 14 bytes for each byte of the module.
+// compileMemory is how much data the process may allocate, in bytes, beyond its start. Measured with Go
+// modules: 110 MB and 14 bytes for each byte of the module.
 func compileMemory(n int) uint64 { return 256<<20 + 64*uint64(n) }
 
 const (
-	// maxChildWorkers bounds the goroutines that compile a module: what
-	// follows them is done by one.
+	// maxChildWorkers bounds the goroutines that compile a module; the steps after that use one.
 	maxChildWorkers = 4
-	// childPriority is how much nicer than its host the process is: two threads
-	// of it have together what one of the host's has, so that on a machine
-	// without idle processors a module is ready about as soon as if it were
-	// compiled by one goroutine here.
+	// childPriority is the process's nice value relative to its host: two of its threads together get as much
+	// as one of the host's, so that on a busy machine a module is ready about as soon as if one goroutine here
+	// compiled it.
 	childPriority = 3
 	// childGCPercent lets the heap grow, up to the memory limit.
 	childGCPercent = 400
-	// maxAnswer bounds what is kept of what it says, on each stream.
+	// maxAnswer bounds how much of its output is kept, on each stream.
 	maxAnswer = 64 << 10
-	// stagingAge is the age from which a directory for a result belongs to
-	// a host that is gone: it is far beyond any compileTime.
+	// stagingAge is the age after which a result directory is taken for a leftover: it far exceeds any
+	// compileTime.
 	stagingAge = time.Hour
 
 	greeting       = "wasmjob compiler 1\n"
 	stagingPattern = "compile-*"
 )
 
-// compileRequest is the first line of what the process reads. The module
-// follows, and then nothing until the host is gone or has lost interest.
+// compileRequest is the first line of the process's input. The module follows; then the input stays open until
+// the host is gone or gives up.
 type compileRequest struct {
-	// Dir is an empty directory, which is used as one for a cache. Empty: the host interprets modules, and
-	// nothing is kept.
+	// Dir is an empty directory, used as a cache. Empty: the host interprets modules, and nothing is stored.
 	Dir     string
 	Size    int
 	Workers int
 }
 
-// compileAnswer is what it says after the greeting.
+// compileAnswer is its output after the greeting.
 type compileAnswer struct {
-	// Problem is wazero's, with the module; empty if it was compiled.
+	// Problem is wazero's complaint about the module; empty if it was compiled.
 	Problem string `json:",omitempty"`
-	// Failure is of another kind: the module is not to blame.
+	// Failure is an error that is not the module's fault.
 	Failure string `json:",omitempty"`
-	// NotKept says why what it has compiled could not be written: the module is not to blame, and another directory may do.
+	// NotKept says why the compiled code could not be written: not the module's fault, and another directory
+	// may work.
 	NotKept string `json:",omitempty"`
 
-	// Allocated is how many bytes reading and validating the module has allocated, and Time how much processor
-	// time that has taken. For the interpreter that includes its compilation.
+	// Allocated is how many bytes reading and validating the module has allocated, and Time the processor time
+	// of that. For the interpreter both include its compilation.
 	Allocated int64
 	Time      time.Duration
 	// Takes is what the compiled module takes in memory.
 	Takes footprint
 }
 
-// judge says which of its limits the module is beyond; empty: none.
+// judge returns which limit the module exceeds; empty: none.
 func (q *compileRequest) judge(a *compileAnswer) string {
 	interpreted := q.Dir == ""
 	memory, time, code := validateMemory(q.Size, interpreted), validateTime(q.Size), codeLimit(q.Size, interpreted)
@@ -124,7 +122,7 @@ func (q *compileRequest) judge(a *compileAnswer) string {
 	return ""
 }
 
-// err says why the module was not compiled.
+// err returns why the module was not compiled.
 func (q *compileRequest) err(a *compileAnswer) error {
 	switch {
 	case a.Failure != "":
@@ -138,14 +136,12 @@ func (q *compileRequest) err(a *compileAnswer) error {
 	return nil
 }
 
-// ServeCompile is all that a process made by [Options].Compiler does: it reads a
-// module, whose bytes the host has checked, and compiles it into a directory,
-// with less priority and memory than the host. in and out are its standard
-// input and output.
+// ServeCompile is the main function of a process made by [Options].Compiler: it reads a module, whose bytes the
+// host has checked, and compiles it into a directory, with less priority and memory than the host. in and out
+// are its standard input and output.
 //
-// It changes priority and limits of the whole process, which is to end when it
-// returns. If in ends first, no caller wants the result any more: that is an
-// error, and the compiler may still be at work.
+// It changes priority and limits of the whole process, which must end when it returns. If in ends first, the
+// result is no longer wanted: that is an error, and the compiler may still be running.
 func ServeCompile(in io.Reader, out io.Writer) error {
 	return serve(in, out, (*compileRequest).compile)
 }
@@ -168,7 +164,7 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	}
 	runtime.GOMAXPROCS(q.Workers)
 	memory := compileMemory(q.Size)
-	debug.SetMemoryLimit(int64(memory / 2)) // from there on the collector is in a hurry
+	debug.SetMemoryLimit(int64(memory / 2)) // above it the collector works harder
 	debug.SetGCPercent(childGCPercent)
 	confine(memory)
 	wasm := make([]byte, q.Size)
@@ -177,7 +173,7 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	}
 
 	gone := make(chan struct{})
-	go func() { // until the end of the process
+	go func() { // until the process ends
 		defer close(gone)
 		_, _ = io.Copy(io.Discard, r)
 	}()
@@ -186,9 +182,8 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	go func() { answer <- compile(&q, wasm) }() // the same
 	select {
 	case a := <-answer:
-		// A goroutine of wazero's that panics signals the others that it is
-		// done before the process ends by it, and they would go on with
-		// what is missing. It does not come to its end, as the others do.
+		// If a goroutine of wazero panics, it signals the others before the process ends, and they would
+		// continue with an incomplete result. So wait for them all.
 		for runtime.NumGoroutine() > goroutines {
 			runtime.Gosched()
 		}
@@ -198,8 +193,8 @@ func serve(in io.Reader, out io.Writer, compile func(*compileRequest, []byte) co
 	}
 }
 
-// compile reads and validates the module as its host will do when it loads the code. If that is within the limits,
-// it compiles the module.
+// compile reads and validates the module as the host will do when it loads the code. If that stays within the
+// limits, it compiles the module.
 func (q *compileRequest) compile(wasm []byte) compileAnswer {
 	var a compileAnswer
 	ctx, cancel := context.WithCancel(context.Background())
@@ -213,8 +208,8 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 	err := guard(func() (err error) {
 		rt := wazero.NewRuntimeWithConfig(context.Background(), engineConfig(config, nil))
 		before, began := allocated(), processTime()
-		// With more than one goroutine to compile, each asks the context before it begins with a function. The
-		// interpreter does not ask.
+		// With more than one goroutine wazero checks the context before each function. The interpreter does
+		// not.
 		m, err = rt.CompileModule(experimental.WithCompilationWorkers(ctx, 2), wasm)
 		a.Allocated, a.Time = allocated()-before, processTime()-began
 		return err
@@ -261,7 +256,7 @@ func (q *compileRequest) compile(wasm []byte) compileAnswer {
 	if err != nil {
 		return compileAnswer{Failure: err.Error()}
 	}
-	a.Takes.Code = max(a.Takes.Code, info.Size()) // where mappings are not known
+	a.Takes.Code = max(a.Takes.Code, info.Size()) // if mappings are unknown
 	return a
 }
 
@@ -274,16 +269,16 @@ func allocated() int64 {
 
 // heapInUse is how many bytes of the heap are in use.
 func heapInUse() int64 {
-	runtime.GC() // what pools have goes with the second one
+	runtime.GC() // pools are emptied by the second run
 	runtime.GC()
 	var m runtime.MemStats
 	runtime.ReadMemStats(&m)
 	return int64(m.HeapAlloc)
 }
 
-// engineConfig is what the compiled code depends on, and the cache's name for
-// it. The code interrupts itself, see wasm.Quantum; what cannot be metered is never
-// compiled. Memory is limited where it is allocated.
+// engineConfig is the configuration that compiled code, and its name in the cache, depend on. The code
+// interrupts itself, see wasm.Quantum; a module that cannot be metered is never compiled. Memory is limited
+// where it is allocated.
 func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache) wazero.RuntimeConfig {
 	base = base.WithCoreFeatures(api.CoreFeaturesV2)
 	if cache == nil {
@@ -292,26 +287,25 @@ func engineConfig(base wazero.RuntimeConfig, cache wazero.CompilationCache) waze
 	return base.WithCompilationCache(cache)
 }
 
-// child makes processes that compile.
+// child starts processes that compile.
 type child struct {
 	command func() *exec.Cmd
 	workers int
 	limit   func(n int) time.Duration
 }
 
-// quickTime is how long a module may take in the quick lane, and quickSize from
-// which size, in bytes of the metered module, it does not try: it would take longer.
+// quickTime is how long a module may take in the quick lane, and quickSize the size, in bytes of the metered
+// module, from which it skips that lane, since it would take longer.
 const (
 	quickTime = 4 * time.Second
 	quickSize = 8 << 20
 )
 
-// errTakesLong says that a module did not compile within a time that was shorter
-// than what it may take.
+// errTakesLong says that a module did not compile within a limit that is shorter than the module's.
 var errTakesLong = errors.New("compiling it takes long")
 
-// ErrUnjudged says that the host could not compile a module for a reason that is not the module's, such as a full disk:
-// nothing is known of the module.
+// ErrUnjudged says that the host could not compile a module for a reason that is not the module's, such as a
+// full disk: the module may be fine.
 var ErrUnjudged = errors.New("nothing is known of the module")
 
 // errNoChild says that there was no process to compile, or that it failed for a reason that is not the
@@ -324,8 +318,7 @@ func (e errNoChild) Unwrap() error { return e.error }
 // Is says that the error is an ErrUnjudged.
 func (e errNoChild) Is(target error) bool { return target == ErrUnjudged }
 
-// errNotKept says that what a process would compile, or has compiled, cannot be kept in the directory. It is an
-// ErrUnjudged.
+// errNotKept says that the compiled code cannot be stored in the directory. It is an ErrUnjudged.
 type errNotKept struct{ error }
 
 func (e errNotKept) Error() string { return "compiled code cannot be kept: " + e.error.Error() }
@@ -339,9 +332,9 @@ type errCompiler struct{ text string }
 
 func (e *errCompiler) Error() string { return e.text }
 
-// compile brings the code into the directory, within the limit unless that is 0. Without a directory the
-// process compiles it for the interpreter, and nothing is kept. The error is an errNoChild, an errNotKept, an *errCompiler, errTakesLong, or that
-// of ctx.
+// compile compiles the module into the store, within limit unless that is 0. With a nil store the process
+// compiles for the interpreter, and nothing is stored. The error is an errNoChild, an errNotKept, an
+// *errCompiler, errTakesLong, or that of ctx.
 func (c *child) compile(ctx context.Context, s *store, wasm []byte, limit time.Duration) (footprint, error) {
 	q := compileRequest{Size: len(wasm), Workers: c.workers}
 	if s != nil {
@@ -361,7 +354,7 @@ func (c *child) compile(ctx context.Context, s *store, wasm []byte, limit time.D
 	return takes, err
 }
 
-// run has a process do what is asked, and waits for its end.
+// run starts a process for the request, and waits for its end.
 func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short time.Duration) (footprint, error) {
 	var none footprint
 	line, err := json.Marshal(q)
@@ -387,9 +380,8 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	if err := cmd.Start(); err != nil {
 		return none, errNoChild{err}
 	}
-	// It may die at any moment, also while it is written to; why is seen
-	// below. Its input stays open until then: the end of it is the end of
-	// the host.
+	// It may die at any moment, also during a write; the reason is determined below. Its input stays open until
+	// then: an end of input means that the host has ended.
 	killed := make(chan struct{})
 	stop := context.AfterFunc(timed, func() {
 		defer close(killed)
@@ -398,7 +390,7 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	if _, err := in.Write(append(line, '\n')); err == nil {
 		_, _ = in.Write(wasm)
 	}
-	_ = cmd.Wait() // the state says more
+	_ = cmd.Wait() // the state has more detail
 	if !stop() {
 		<-killed
 	}
@@ -424,13 +416,13 @@ func (c *child) run(ctx context.Context, q *compileRequest, wasm []byte, short t
 	return none, crashed(cmd.ProcessState, errOut.String(), compileMemory(q.Size))
 }
 
-// crashed says what the end of a process means that did not answer.
+// crashed explains the end of a process that did not answer.
 func crashed(state *os.ProcessState, stderr string, memory uint64) *errCompiler {
 	words := lastWords(stderr)
 	begin := stderr[:min(len(stderr), 2048)] // threads may fail together
 	short := func(text string) bool { return strings.Contains(begin, text) }
 	switch {
-	// The last two: there is no room for another thread's stack.
+	// The last two: no room for another thread's stack.
 	case short("out of memory"), short("cannot allocate memory"), short("pthread_create failed"), short("failed to create new OS thread"):
 		return &errCompiler{text: fmt.Sprintf("compiling it takes more than %d MiB of memory", memory>>20)}
 	case !state.Exited():

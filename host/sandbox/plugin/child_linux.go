@@ -10,19 +10,18 @@ import (
 	"syscall"
 )
 
-// detach keeps what a terminal sends to its programs, such as Ctrl-C, from a
-// process that compiles: its host decides when it ends.
+// detach protects a compiling process from what a terminal sends to its programs, such as Ctrl-C: its host
+// decides when it ends.
 func detach(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
-// confine puts this process behind its host where they compete, and bounds its
-// data to memory bytes more than it has now. What the system refuses is left:
-// the host has limits of its own.
+// confine gives this process a lower priority than its host, and limits its data to memory bytes more than now.
+// It ignores what the system refuses: the host has limits of its own.
 func confine(memory uint64) {
 	if syscall.Getpgrp() == os.Getpid() { // see detach
 		// All threads of the group; PRIO_PROCESS is one thread on Linux.
 		_ = syscall.Setpriority(syscall.PRIO_PGRP, 0, childPriority)
 	}
-	// If the machine is short of memory, this is the process to end.
+	// If the machine is short of memory, end this process first.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("1000"), 0)
 	_ = syscall.Setrlimit(syscall.RLIMIT_CORE, &syscall.Rlimit{})
 	statm, err := os.ReadFile("/proc/self/statm")
@@ -37,7 +36,7 @@ func confine(memory uint64) {
 	}
 }
 
-// codeMapped is how many bytes of executable memory this process has that come from no file.
+// codeMapped is how many bytes of anonymous executable memory this process has.
 func codeMapped() (sum int64) {
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {

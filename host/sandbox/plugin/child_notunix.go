@@ -4,5 +4,5 @@ package plugin
 
 import "time"
 
-// processTime is not known here. What a module takes is bounded by the time that it may take to compile.
+// processTime is unknown here. The time limit of a compilation bounds the module.
 func processTime() time.Duration { return 0 }

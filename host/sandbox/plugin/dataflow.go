@@ -10,10 +10,9 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// dataflow fetches and processes: once, or, if the job streams, until nothing
-// is left, the host wants an end, or something fails. What a batch staged is
-// handed to the host as soon as the batch has succeeded, so a failure loses
-// its own batch only; of a job that does not stream it goes into the result.
+// dataflow fetches and processes: once, or, if the job streams, until nothing is left, the host wants an end,
+// or a call fails. A streaming job's staged offset is passed to the host as soon as its batch has succeeded, so
+// a failure loses only its own batch; for other jobs it becomes part of the result.
 func (w *worker) dataflow(ctx context.Context, in *instance) (r abi.Result, keep bool) {
 	streaming := w.x.settings.Streaming
 	var batches, records int64

@@ -11,36 +11,33 @@ import (
 	"github.com/tetratelabs/wazero"
 )
 
-// Compiled code is a cache: what no guest runs in may leave memory, for the cache
-// directory has it. What leaves first is what is needed again last, and it comes
-// back ahead of the next fire of its job.
+// Compiled code is a cache: code that no guest uses may be evicted from memory, because the cache directory has
+// it. The code that is needed last is evicted first, and is loaded again before the next fire of its job.
 
 const (
-	// Soon is how long before its next fire a module comes back. What is due within
-	// that time leaves only for a guest that waits for memory.
+	// Soon is how long before its next fire a module is loaded again. A module that is due sooner is only
+	// evicted for a guest that waits for memory.
 	Soon = 30 * time.Second
-	// freedCode is how much code may have left, in bytes, before the garbage
-	// collector is run: wazero gives code back to the system in a finalizer.
+	// freedCode is how much code may be evicted, in bytes, before the garbage collector is run: wazero returns
+	// code to the system in a finalizer.
 	freedCode = 64 << 20
 )
 
-// engine is a wazero runtime with one compiled module in it. wazero v1.12.0
-// must instantiate a compiled module only in the runtime that compiled it, even
-// if runtimes share a cache (fixed after that version); with one runtime
-// for each that cannot go wrong.
+// engine is a wazero runtime with one compiled module. wazero v1.12.0 must instantiate a compiled module only
+// in the runtime that compiled it, even if runtimes share a cache (fixed after that version); with one runtime
+// per module that is always the case.
 type engine struct {
 	code *code
-	due  time.Time // when it is needed; zero is not known
+	due  time.Time // when it is needed; zero means unknown
 
 	ready chan struct{} // closed when the fields below are set
 	err   error
 	rt    wazero.Runtime
-	// compiled is closed exactly once: wazero counts uses per digest, and
-	// one Close too many takes the code from under another handle. owed is
-	// for a use that wazero counted without handing out a handle.
+	// compiled must be closed exactly once: wazero counts uses by digest, and a second Close takes the code
+	// from under another handle. owed is for a use that wazero counted without returning a handle.
 	compiled wazero.CompiledModule
 	owed     bool
-	loaded   int64 // bytes of the budget
+	loaded   int64 // bytes reserved in the budget
 	heap     int64 // of them, those of the process' heap
 
 	// Guarded by Runtime.mu.
@@ -48,9 +45,8 @@ type engine struct {
 	used time.Time // when the last use ended
 }
 
-// acquire returns the code's engine, making it if it is not there. The caller has a
-// use of the code, and ends that of the engine with release. due is when the engine
-// is needed.
+// acquire returns the code's engine, and makes it if necessary. The caller has a use of the code, and ends that
+// of the engine with release. due is when the engine is needed.
 func (r *Runtime) acquire(ctx context.Context, c *code, due time.Time) (*engine, error) {
 	for {
 		r.mu.Lock()
@@ -88,14 +84,13 @@ func (r *Runtime) acquire(ctx context.Context, c *code, due time.Time) (*engine,
 		err := e.err
 		r.release(e)
 		if !mine && ctx.Err() == nil && (errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)) {
-			continue // the caller that built it gave up, this one has not
+			continue // the caller that built it gave up, this one goes on
 		}
 		return nil, err
 	}
 }
 
-// release ends a use of an engine. It may only be called when no instance of the
-// engine is left that counts on the use.
+// release ends a use of an engine. Call it only when no instance relies on the use.
 func (r *Runtime) release(e *engine) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -105,8 +100,8 @@ func (r *Runtime) release(e *engine) {
 	}
 }
 
-// prove compiles the module, and tries an instance with a memory limit in pages, if
-// none was tried with that yet; 0 tries none.
+// prove compiles the module, and tries an instance with a memory limit in pages, if that limit was not tried
+// yet; with 0 pages it tries none.
 func (r *Runtime) prove(ctx context.Context, c *code, pages uint32, due time.Time) error {
 	e, err := r.acquire(ctx, c, due)
 	if err != nil {
@@ -139,15 +134,14 @@ func (c *code) proved(r *Runtime, pages uint32) bool {
 	return c.tried[pages]
 }
 
-// rest takes note that no guest runs in an engine of so many bytes, or, below 0, that one
-// does again.
+// rest notes that an engine of so many bytes became idle, or, with negative bytes, is used again.
 func (r *Runtime) rest(bytes int64) {
 	if r.evicts() && r.budget.rest(bytes, r.limit) {
 		r.nudge()
 	}
 }
 
-// drop closes engines that are out of reach and not in use.
+// drop closes unreachable engines that are not in use.
 func (r *Runtime) drop(list ...*engine) {
 	for _, e := range list {
 		if r.evicts() {
@@ -157,7 +151,7 @@ func (r *Runtime) drop(list ...*engine) {
 	}
 }
 
-// sayCode says how much of the heap compiled modules take. mu is held.
+// sayCode reports how much heap compiled modules take. mu is held.
 func (r *Runtime) sayCode() {
 	if r.codeChanged != nil {
 		r.codeChanged(r.heap.Load())
@@ -179,18 +173,18 @@ func (e *engine) close() {
 	e.rt, e.compiled = nil, nil
 }
 
-// Held is what is known of compiled code when it is decided what is in memory.
+// Held is the state of one module's compiled code, from which evictions are decided.
 type Held[T any] struct {
 	Code  T
 	Bytes int64
-	In    bool      // it is in memory, or on its way
-	Busy  bool      // a guest runs in it, or it is being made
+	In    bool      // it is in memory, or being loaded
+	Busy  bool      // a guest uses it, or it is being made
 	Used  time.Time // when it was needed last; zero: never
-	Next  time.Time // when it is needed next; zero is not known
+	Next  time.Time // when it is needed next; zero means unknown
 }
 
-// until is how long it is not needed, as far as is known. If it is not known when
-// a job runs next, that is as long as it has not run.
+// until is how long it is not needed. If the next run is unknown, that is estimated by the time since its last
+// use.
 func (h Held[T]) until(now time.Time) time.Duration {
 	if h.Next.IsZero() || h.Next.Before(now.Add(-Soon)) {
 		return now.Sub(h.Used)
@@ -198,19 +192,17 @@ func (h Held[T]) until(now time.Time) time.Duration {
 	return max(h.Next.Sub(now), 0)
 }
 
-// soon reports whether it is known to be needed within the time that it has to
-// be there ahead.
+// soon reports whether it is known to be needed within Soon.
 func (h Held[T]) soon(now time.Time) bool {
 	return !h.Next.IsZero() && !h.Next.Before(now.Add(-Soon)) && h.Next.Sub(now) <= Soon
 }
 
-// Settle decides what leaves so that at most limit bytes are in memory, and which
-// one comes back ahead of its fire; nil is none. wanted bytes more are to become
-// free because a guest waits for them. wake is when to decide again; zero
-// is when something changes.
+// Settle decides what is evicted so that at most limit bytes are in memory, and which module is loaded ahead of
+// its fire; nil is none. A waiting guest needs wanted bytes more. wake is when to decide again; zero means at
+// the next change.
 func Settle[T any](all []Held[T], limit, wanted int64, now time.Time) (out []Held[T], back *Held[T], wake time.Time) {
 	in := int64(0)
-	var idle []Held[T] // that are in memory, from the one that is needed last on
+	var idle []Held[T] // in memory and idle, the one that is needed last first
 	for i, h := range all {
 		switch {
 		case h.In:
@@ -255,7 +247,7 @@ func earliest(a, b time.Time) time.Time {
 // evicts reports whether compiled code may leave memory.
 func (r *Runtime) evicts() bool { return r.limit > 0 }
 
-// nudge has keep decide again.
+// nudge makes keep decide again.
 func (r *Runtime) nudge() {
 	select {
 	case r.changed <- struct{}{}:
@@ -263,8 +255,7 @@ func (r *Runtime) nudge() {
 	}
 }
 
-// keep is the goroutine that lets compiled code leave memory and come back.
-// Close ends it and waits for it.
+// keep is the goroutine that evicts compiled code and loads it again. Close ends it and waits for it.
 func (r *Runtime) keep(ctx context.Context) {
 	defer close(r.kept)
 	timer := time.NewTimer(math.MaxInt64)
@@ -299,7 +290,7 @@ func (r *Runtime) keep(ctx context.Context) {
 	}
 }
 
-// settle gathers what is known, and takes what is to leave out of reach.
+// settle gathers the states, and makes evicted engines unreachable.
 func (r *Runtime) settle() (out []*engine, back *Held[*code], wake time.Time) {
 	now := time.Now()
 	wanted := r.budget.surplus()
@@ -328,8 +319,7 @@ func (r *Runtime) settle() (out []*engine, back *Held[*code], wake time.Time) {
 	return out, back, wake
 }
 
-// comeBack takes compiled code from the cache ahead of its job's fire. What goes
-// wrong is said when the fire has need of it.
+// comeBack loads compiled code from the cache before its job's fire. The fire itself reports errors.
 func (r *Runtime) comeBack(ctx context.Context, h *Held[*code]) {
 	defer r.releaseCode(h.Code)
 	e, err := r.acquire(ctx, h.Code, h.Next)

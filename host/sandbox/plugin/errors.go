@@ -27,12 +27,11 @@ const (
 	KindHost      Kind = "host"      // the host's own fault
 )
 
-// Error is how the guest's side of the border fails.
-// errors.Is(err, context.DeadlineExceeded) holds for KindTimeout,
-// errors.Is(err, context.Canceled) for KindCancelled.
+// Error is a failure in the guest or at the border. errors.Is(err, context.DeadlineExceeded) holds for
+// KindTimeout, errors.Is(err, context.Canceled) for KindCancelled.
 type Error struct {
 	Kind Kind
-	// Op is what was being done: the guest's export, or "load".
+	// Op is the operation: the guest's export, or "load".
 	Op string
 	// ExitCode is set for KindExit.
 	ExitCode uint32
@@ -86,8 +85,8 @@ func (e *Error) Is(target error) bool {
 	return false
 }
 
-// lastWords picks from the end of a guest's stderr the line that people look
-// for: the runtime's panic message if there is one, else the last line.
+// lastWords picks the most useful line from the end of a guest's stderr: the runtime's panic message if there
+// is one, otherwise the last line.
 func lastWords(stderr string) string {
 	last := ""
 	for line := range strings.Lines(stderr) {
@@ -102,15 +101,14 @@ func lastWords(stderr string) string {
 	return last
 }
 
-// LoadError says why a module was refused. It lists what is wrong, not just the
-// first thing, and counts what is beyond [words.MostProblems].
+// LoadError says why a module was refused. It lists all problems, and counts those beyond [words.MostProblems].
 type LoadError struct {
 	// Name is the module's, for people; empty if it has none.
 	Name     string
 	Problems []string
 	more     int // problems that are only counted, by the last of Problems
-	// Err is the cause if the module failed while it was compiled or tried:
-	// an *Error, or an error of a context; else nil.
+	// Err is the cause if the module failed while it was compiled or tried: an *Error, or an error of a
+	// context; otherwise nil.
 	Err error
 }
 
@@ -155,17 +153,15 @@ func (e *LoadError) Unwrap() error {
 // it with %w and adds the guest's stack.
 type fault struct {
 	text string
-	// ended is set if the guest was stopped because its time was up, not
-	// for something that it did.
+	// ended is set if the guest was stopped because its time was up, not because of its own action.
 	ended bool
 }
 
 func (f *fault) Error() string { return f.text }
 
-// classify says what a call that failed with err, or whose context ended,
-// means. It decides by ctx first: an ended context and an exit both surface as
-// *sys.ExitError in wazero, and a guest may choose any exit code, also those
-// that wazero uses for ended contexts.
+// classify classifies a call that failed with err, or whose context ended. It checks ctx first: an ended
+// context and an exit both surface as *sys.ExitError in wazero, and a guest may choose any exit code, including
+// wazero's codes for ended contexts.
 func classify(ctx context.Context, op string, err error) (abi.Outcome, *Error) {
 	if cause := ctx.Err(); cause != nil {
 		if errors.Is(cause, context.DeadlineExceeded) {
@@ -191,19 +187,19 @@ func classify(ctx context.Context, op string, err error) (abi.Outcome, *Error) {
 		if ours {
 			return abi.OutcomeError, &Error{Kind: KindHost, Op: op, Stack: stack, Err: errors.New("host function failed: " + text)}
 		}
-		// wazero did not expect the arguments of the guest. The operator has nothing to do with wazero's stack.
+		// wazero did not expect the guest's arguments. wazero's stack is of no use to the operator.
 		stack, _, _ = strings.Cut(stack, "\n\n"+goTrace)
 		return abi.OutcomeTrap, &Error{Kind: KindTrap, Op: op, Stack: stack, Err: fmt.Errorf("the engine failed in %s: %w", function, bug)}
 	}
 	return abi.OutcomeTrap, &Error{Kind: KindTrap, Op: op, Stack: stack, Err: errors.New(strings.TrimPrefix(text, "wasm error: "))}
 }
 
-// goTrace begins the host's own stack. wazero v1.12.0 puts it behind the guest's stack if a Go runtime error ended
-// the call.
+// goTrace is the beginning of the host's own stack. wazero v1.12.0 puts it after the guest's stack if a Go
+// runtime error ended the call.
 const goTrace = "Go runtime stack trace:"
 
-// faulty reads from the host's stack whose mistake a Go runtime error is: the innermost function that is ours or
-// wazero's made it. It returns wazero's function. If neither is found the mistake is ours.
+// faulty finds the cause of a Go runtime error in the host's stack: the innermost function of ours or wazero's.
+// It returns wazero's function. If neither is found the fault is ours.
 func faulty(stack string) (function string, ours bool) {
 	const us, engine = "github.com/wasmjob/wasmjob/", "github.com/tetratelabs/wazero/"
 	_, trace, _ := strings.Cut(stack, goTrace)
@@ -225,7 +221,7 @@ var (
 	errStopped = errors.New("stopped")
 )
 
-// splitStack takes wazero's text of a trap apart.
+// splitStack splits wazero's text of a trap.
 func splitStack(text string) (message, stack string) {
 	message, stack, ok := strings.Cut(text, "\nwasm stack trace:\n")
 	if !ok {

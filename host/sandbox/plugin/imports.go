@@ -39,8 +39,8 @@ func implementations() map[string]importFunc {
 	}
 }
 
-// register gives a wazero runtime those of the import modules that a guest asks
-// for. abi.Imports says what there is; nothing is registered beside it.
+// register gives a wazero runtime the requested import modules. abi.Imports defines them; nothing else is
+// registered.
 func register(ctx context.Context, rt wazero.Runtime, wanted map[string][]string) error {
 	if _, ok := wanted[abi.Module]; ok {
 		b := rt.NewHostModuleBuilder(abi.Module)
@@ -126,8 +126,8 @@ func valueTypes(list []abi.ValueType) []api.ValueType {
 
 func setCode(stack []uint64, c abi.Code) { stack[0] = api.EncodeI32(int32(c)) }
 
-// region is a view of the guest's memory, to be copied before the import
-// returns. A region outside stops the guest.
+// region returns a view of the guest's memory, to be copied before the import returns. A region outside the
+// memory stops the guest.
 func region(mem api.Memory, name string, ptr, n uint64) []byte {
 	p, l := api.DecodeU32(ptr), api.DecodeU32(n)
 	if l == 0 {
@@ -154,8 +154,8 @@ func give(mem api.Memory, name string, stack []uint64, buf, limit uint64, value 
 	stack[0] = api.EncodeI32(int32(len(value)))
 }
 
-// text is b as a string for the length of a call, without a copy. b must not
-// change while the string is in use.
+// text returns b as a string without a copy, for the duration of a call. b must not change while the string is
+// in use.
 func text(b []byte) string { return unsafe.String(unsafe.SliceData(b), len(b)) }
 
 func ctxStr(in *instance, mem api.Memory, stack []uint64) {
@@ -341,8 +341,7 @@ func offsetCommit(in *instance, _ api.Memory, stack []uint64) {
 	setCode(stack, code)
 }
 
-// save hands what is staged to the host: the offset, or nil if only an Outside may
-// have staged something.
+// save passes the staged data to the host: the offset, or nil if only an Outside may have staged data.
 func (in *instance) save(to func(context.Context, []byte) abi.Code) abi.Code {
 	if !in.isStaged {
 		if in.inv.Outside == nil {

@@ -27,8 +27,8 @@ type instance struct {
 	mem     api.Memory
 	// linear is what is behind mem; nil before, and if the module has none.
 	linear *linearMemory
-	// entry holds the entry points, in the order in which they were asked
-	// for. They are looked up once, for each gets a stack of its own.
+	// entry holds the entry points, in the order of instantiate's arguments. They are looked up once, because
+	// each gets a stack of its own.
 	entry [2]api.Function
 
 	result [1]uint64     // reused for each call
@@ -43,7 +43,7 @@ type instance struct {
 	held     int64 // bytes that the host keeps for them
 
 	// Of the invocation.
-	phase     abi.Phase       // decides what the guest may ask for
+	phase     abi.Phase       // decides what the guest may call
 	ctx       context.Context // of the call at hand
 	inv       *abi.Invocation
 	host      abi.Host
@@ -60,8 +60,8 @@ type instance struct {
 	lines            logLimit
 }
 
-// callContext is what wazero sees. It has no values but the instance, so the
-// way to it is short, and nothing in a caller's context reaches wazero.
+// callContext is the context that wazero sees. Its only value is the instance, so that finding it is fast, and
+// nothing in a caller's context reaches wazero.
 type callContext struct {
 	context.Context
 	in *instance
@@ -85,9 +85,8 @@ func current(ctx context.Context) *instance {
 	return in
 }
 
-// pass makes the context for a call. wazero's watcher may look at it after the
-// call has returned, so it is never changed; but it is used again as long as
-// the caller's context ends with the same channel.
+// pass returns the context for a call. wazero's watcher may read it after the call has returned, so it is never
+// changed; but it is reused while the caller's context has the same Done channel.
 func (in *instance) pass(ctx context.Context) *callContext {
 	if in.passed == nil || in.passed.Done() != ctx.Done() {
 		in.passed = &callContext{ctx, in}
@@ -110,7 +109,7 @@ func (in *instance) begin(ctx context.Context, inv *abi.Invocation, p abi.Phase)
 	in.err.tail = in.err.tail[:0]
 }
 
-// end logs what is left of the output and of the lines, and what was dropped.
+// end logs the remaining output and lines, and the number of dropped ones.
 func (in *instance) end() {
 	in.out.flush()
 	in.err.flush()
@@ -125,9 +124,8 @@ func (in *instance) finish(r *abi.Result) {
 	r.Reads, r.ReadBytes = in.reads, in.readBytes
 }
 
-// instantiate makes an instance, runs its initialisation and looks up at most
-// two entry points. On failure nothing is left, and the outcome says whose
-// fault it was.
+// instantiate makes an instance, runs its initialisation and looks up at most two entry points. On failure
+// nothing remains, and the outcome says whose fault it was.
 func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *abi.Invocation, config wazero.ModuleConfig, entries ...string) (*instance, abi.Outcome, *Error) {
 	in := &instance{x: x, account: a}
 	a.reset()
@@ -180,8 +178,8 @@ func (x *executor) instantiate(ctx context.Context, e *engine, a *account, inv *
 	return nil, outcome, failed
 }
 
-// allocate makes the memory of the instance, of which there is at most one. It
-// keeps to the job's limit itself, so that a refusal is known.
+// allocate makes the instance's memory, of which there is at most one. It enforces the job's limit itself, so
+// that a refusal is known.
 func (in *instance) allocate(_, limit uint64) experimental.LinearMemory {
 	in.linear = in.x.r.memories.take(min(limit, uint64(in.x.pages)*wasm.PageSize), in.account)
 	return in.linear
@@ -225,12 +223,12 @@ func (in *instance) failed(ctx, inner context.Context, op string, err error, lat
 // close drops the instance. It runs on the goroutine that used it, after the
 // last call has returned.
 func (in *instance) close() {
-	in.inv = nil // files that are open have ended with it: nothing is asked for them
+	in.inv = nil // its open files have ended with it: no calls are made for them
 	if in.mod != nil {
 		_ = in.mod.Close(context.Background())
 	}
-	// wazero v1.12.0 skips its own clean-up if the instance was closed by an
-	// ended context just after a call, and if a start section failed.
+	// wazero v1.12.0 skips its own clean-up if an ended context closed the instance just after a call, or if a
+	// start section failed.
 	for _, m := range in.mounts {
 		m.close()
 	}
@@ -240,8 +238,8 @@ func (in *instance) close() {
 	}
 }
 
-// stopIfEnded stops the guest if its time is up. Every import asks, because
-// code without loops is not interrupted otherwise.
+// stopIfEnded stops the guest if its time is up. Every import calls it, because code without loops is not
+// interrupted otherwise.
 func (in *instance) stopIfEnded() {
 	if in.ctx.Err() != nil {
 		panic(&fault{text: "the time was up", ended: true})
@@ -266,13 +264,12 @@ func sizeOf(stack reflect.Value) int64 {
 	return int64(stack.Len()) * int64(stack.Type().Elem().Size())
 }
 
-// doubled times its size is what a native stack takes when the engine makes it larger: the
-// old stack and the new one, of twice the size, are there at once.
+// doubled is what a native stack takes while the engine grows it, as a multiple of its size: the old stack and
+// the new one, of twice the size, exist at once.
 const doubled = 3
 
-// checkStack stops a guest whose native stack is beyond abi.MaxStack, or for which there is
-// no memory to become larger. A guest pays for the stack that its calls take, so that this is
-// called before it is far beyond.
+// checkStack stops a guest whose native stack exceeds abi.MaxStack, or cannot grow for lack of memory. A guest
+// pays for its stack, so this is called before the stack is far beyond the limit.
 func (in *instance) checkStack() {
 	size := sizeOf(in.stack)
 	if more := size - in.grown; more > 0 && in.x.r.stackGrown != nil {
@@ -285,7 +282,7 @@ func (in *instance) checkStack() {
 	need := doubled * size
 	for _, f := range in.entry {
 		if f != nil && f != in.at {
-			need += sizeOf(nativeStack(f)) // it keeps what it has had
+			need += sizeOf(nativeStack(f)) // it keeps the largest size
 		}
 	}
 	if need > in.account.stack && !in.account.covers(in.account.linear, need) {
@@ -293,9 +290,8 @@ func (in *instance) checkStack() {
 	}
 }
 
-// mayAct is asked by every import with an outside effect. It looks at the clock
-// too, and at what the host knows: when a process that was stopped wakes up,
-// the guest may run on before Go has looked at its timers.
+// mayAct is called by every import with an outside effect. It checks the clock and the host's state: when a
+// stopped process wakes up, the guest may run before Go handles its timers.
 func (in *instance) mayAct() bool {
 	if d, ok := in.ctx.Deadline(); ok && !time.Now().Before(d) {
 		panic(&fault{text: "the time was up", ended: true})
@@ -303,8 +299,8 @@ func (in *instance) mayAct() bool {
 	return in.host.Cancelled() != abi.CancelLost
 }
 
-// pieceSize is the most that is read for a guest at once, in bytes: between two
-// pieces it is checked whether the guest's time is up.
+// pieceSize is how much is read for a guest at once, in bytes: between two pieces the guest's deadline is
+// checked.
 const pieceSize = 1 << 20
 
 // randomness is where WASI's random bytes come from.

@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// lane lets a number of modules be compiled at once. Of those that wait, the one
-// goes first whose job fires first. It is safe for concurrent use.
+// lane bounds how many modules are compiled at once. Of the waiting ones, the one whose job fires first goes
+// first. It is safe for concurrent use.
 type lane struct {
 	mu      sync.Mutex
 	free    int
@@ -22,8 +22,8 @@ type turn struct {
 
 func newLane(places int) *lane { return &lane{free: places} }
 
-// enter waits for a place, which leave gives back. due is when the module is
-// needed; the zero time is after all others. The error is that of ctx.
+// enter waits for a place, which leave gives back. due is when the module is needed; the zero time comes last.
+// The error is that of ctx.
 func (l *lane) enter(ctx context.Context, due time.Time) error {
 	l.mu.Lock()
 	if l.free > 0 {
@@ -72,5 +72,5 @@ func (l *lane) pass() {
 	l.waiting = slices.Delete(l.waiting, 0, 1)
 }
 
-// before orders times of which zero is never.
+// before orders times; zero means never.
 func before(a, b time.Time) bool { return !a.IsZero() && (b.IsZero() || a.Before(b)) }

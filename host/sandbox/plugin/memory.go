@@ -7,9 +7,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental"
 )
 
-// linearMemory is a guest's memory, of at most max bytes. It belongs to one
-// instance, which gives it back after its last call: wazero's Free comes
-// earlier in some cases and not at all in others.
+// linearMemory is a guest's memory, of at most max bytes. It belongs to one instance, which returns it after
+// its last call: wazero calls Free too early in some cases and not at all in others.
 //
 // Where the system allows it, the addresses for all that the guest may ever
 // have are reserved at first and made usable as it grows. So nothing is
@@ -30,12 +29,12 @@ type linearMemory struct {
 	resident int        // bytes that an idle memory keeps from the system
 }
 
-// roomy is the size from which a new memory of the collector's gets room to
-// grow: runtimes with a heap of their own, such as Go's, grow it as they start.
+// roomy is the size from which a new memory on Go's heap gets extra capacity: runtimes with a heap of their
+// own, such as Go's, grow it as they start.
 const roomy = 1 << 20
 
-// Reallocate implements experimental.LinearMemory. Memory never shrinks while
-// it has an owner, so what lies between length and capacity is still zero.
+// Reallocate implements experimental.LinearMemory. Memory never shrinks while it has an owner, so the bytes
+// between length and capacity are still zero.
 func (m *linearMemory) Reallocate(size uint64) []byte {
 	if size > m.max {
 		m.account.denied = fmt.Errorf("the job's memoryLimit is %s", mebibytes(int64(m.max)))
@@ -96,9 +95,8 @@ func (m *linearMemory) move(size uint64) bool {
 // Free implements experimental.LinearMemory.
 func (m *linearMemory) Free() {}
 
-// memories makes memories, and keeps some that are out of use: pages that the
-// process has already are much cheaper to clear than to get from the system.
-// It is safe for concurrent use.
+// memories makes memories, and keeps some for reuse: clearing pages that the process has is much cheaper than
+// getting new ones. It is safe for concurrent use.
 type memories struct {
 	mu       sync.Mutex
 	idle     []*linearMemory // all zero; the newest is the last
@@ -108,15 +106,14 @@ type memories struct {
 	from     *addresses // of all memories; nil: there are as many as one likes
 }
 
-// keptMemory bounds what idle memories keep from the system, in bytes, and keptUsable what
-// of their addresses can be used: the kernel counts that for a process with a limit of data.
+// keptMemory bounds the resident bytes of idle memories, and keptUsable their usable addresses, which the
+// kernel counts against a process's data limit.
 const (
 	keptMemory = 32 << 20
 	keptUsable = 128 << 20
 )
 
-// take makes a memory, or finds one, that is all zero and has no length. The
-// account pays for it.
+// take returns a zeroed memory of length 0, new or reused. The account pays for it.
 func (p *memories) take(limit uint64, a *account) *linearMemory {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -201,7 +198,7 @@ func (p *memories) put(m *linearMemory) {
 	if m.reserved == nil {
 		return
 	}
-	// Of what an earlier owner has used, this one may have had less.
+	// The last owner may have used less than an earlier one.
 	resident, ok := wipe(m.reserved[:m.usable], used, keptMemory/2)
 	p.mu.Lock()
 	ok = ok && !p.closed && p.resident+resident <= keptMemory && p.usable+m.usable <= keptUsable

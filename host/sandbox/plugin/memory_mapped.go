@@ -28,7 +28,7 @@ func addressLimit() (limit, taken uint64, ok bool) {
 	return uint64(l.Cur), taken, true
 }
 
-// reserve takes addresses without memory; nil if there are none to be had.
+// reserve reserves addresses without memory; nil if it fails.
 func reserve(size uint64) []byte {
 	if size == 0 || uint64(int(size)) != size {
 		return nil
@@ -40,10 +40,9 @@ func reserve(size uint64) []byte {
 	return b
 }
 
-// use makes reserved addresses usable; what they hold is zero. It reports
-// false if the system has no memory to promise.
+// use makes reserved addresses usable; they read as zero. It returns false if the system cannot promise the
+// memory.
 func use(b []byte) bool { return syscall.Mprotect(b, syscall.PROT_READ|syscall.PROT_WRITE) == nil }
 
-// unreserve gives the addresses back, and the memory behind them. It fails for
-// what was not reserved only.
+// unreserve releases the addresses and their memory. It fails only for addresses that were not reserved.
 func unreserve(b []byte) { _ = syscall.Munmap(b) }

@@ -2,7 +2,7 @@
 
 package plugin
 
-// Here guests have memory of the collector's; see linearMemory.
+// On this system guests' memory is on Go's heap; see linearMemory.
 
 func reserve(uint64) []byte { return nil }
 func use([]byte) bool       { return false }

@@ -36,8 +36,8 @@ func (m *Module) Digest() string { return m.code.info.Digest }
 // Info is what the module says about itself. It must not be changed.
 func (m *Module) Info() *wasm.Info { return m.code.info }
 
-// Close ends the loader's use. Executors go on; with the last of them the
-// compiled code is freed. Further calls do nothing.
+// Close ends the loader's use. Executors continue; the last one frees the compiled code. Further calls do
+// nothing.
 func (m *Module) Close() {
 	m.once.Do(func() {
 		m.r.mu.Lock()
@@ -70,7 +70,7 @@ type Settings struct {
 	// _initialize, and in invocations whose context has none.
 	PluginConfig []byte
 	Mounts       []Mount
-	// Group has the jobs that share the processes of their own which a host has.
+	// Group names the jobs that share the host's dedicated processes.
 	Group string
 	// Granted are the import modules of capabilities that the job may use.
 	Granted []string
@@ -83,14 +83,13 @@ type Settings struct {
 type Mount struct {
 	Host  string // a directory
 	Guest string // an absolute, clean path
-	// Write lets the guest write to it, by way of the invocation's abi.Outside, which
-	// knows the directories of this kind by their order.
+	// Write lets the guest write to it, through the invocation's abi.Outside, which numbers these directories
+	// in this order.
 	Write bool
 }
 
-// Executor configures the module for a job. All that is wrong with the
-// settings is in one [*LoadError]. The caller owns one use of the result, to be ended
-// with Release.
+// Executor configures the module for a job. A [*LoadError] has all problems of the settings. The caller owns
+// one use of the result, and ends it with Release.
 func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	typ, pages, err := m.check(s)
 	if err != nil {
@@ -118,8 +117,8 @@ func (m *Module) Executor(s Settings) (abi.Executor, error) {
 	return x, nil
 }
 
-// refused says that the module could not be compiled or tried. What ctx has
-// ended is not the module's fault.
+// refused returns the error of a module that could not be compiled or tried. If ctx ended it, it is not the
+// module's fault.
 func (m *Module) refused(ctx context.Context, err error) error {
 	if ctx.Err() != nil && errors.Is(err, ctx.Err()) {
 		return fmt.Errorf("load %s: %w", m.name, err)
@@ -127,8 +126,8 @@ func (m *Module) refused(ctx context.Context, err error) error {
 	return &LoadError{Name: m.name, Problems: []string{err.Error()}, Err: err}
 }
 
-// check finds all that is wrong with the settings, the type that the job is run
-// as, and its memory limit in pages. The error is a [*LoadError].
+// check returns all problems of the settings, the resulting job type, and the memory limit in pages. The error
+// is a [*LoadError].
 func (m *Module) check(s Settings) (typ string, pages uint32, err error) {
 	info := m.code.info
 	refused := &LoadError{Name: m.name}
@@ -169,10 +168,10 @@ func (m *Module) Pages(limit int64) (uint32, error) {
 	return uint32(n), nil
 }
 
-// checkImports refuses a module that wants a capability that is not granted.
+// checkImports refuses a module that needs a capability that is not granted.
 func (s *Settings) checkImports(info *wasm.Info, refused *LoadError) {
 	for _, module := range slices.Sorted(maps.Keys(info.Imports)) {
-		// Handles come with whatever gives handles.
+		// Handles are granted with every capability that returns handles.
 		if module != abi.ModuleIO && abi.IsCapability(module) && !slices.Contains(s.Granted, module) {
 			refused.add("the module imports %s from %s, which is not granted to the job (--grants)",
 				words.Some(info.Imports[module], ", "), module)
@@ -212,7 +211,7 @@ func (s *Settings) checkMounts(refused *LoadError) {
 		root, err := os.OpenRoot(mount.Host)
 		if err != nil {
 			refused.add("mount at %s: %s", mount.Guest, err)
-			refused.Err = err // which may pass
+			refused.Err = err // it may be temporary
 			continue
 		}
 		root.Close()
@@ -289,10 +288,9 @@ func (x *executor) out() bool {
 	return x.code.engine == nil
 }
 
-// NewWorker waits until the module is in memory, and the memory that a guest of
-// this job has needed so far is free. Its result holds a use of the executor until
-// it is closed, so that the code outlives every instance. If the module cannot be
-// loaded again, the first invocation says why.
+// NewWorker waits until the module is in memory, and as much memory is free as a guest of this job has needed
+// so far. Its result holds a use of the executor until it is closed, so that the code outlives every instance.
+// If the module cannot be loaded again, the first invocation reports why.
 func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	if !x.Retain() {
 		return nil, errReleased
@@ -319,12 +317,12 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 
 var errReleased = errors.New("the executor was released")
 
-// leastMemory is what an instance begins with, in bytes.
+// leastMemory is the initial memory of an instance, in bytes.
 func (c *code) leastMemory() int64 {
 	return guestBase + c.tableBytes + int64(c.info.MemoryMinPages)*wasm.PageSize
 }
 
-// admit opens an account with what an instance is expected to need.
+// admit opens an account for the expected need of an instance.
 func (x *executor) admit(ctx context.Context) (*account, error) {
 	c := x.code
 	a := &account{budget: x.r.budget, job: x.settings.JobName, fixed: guestBase + c.tableBytes}
@@ -336,7 +334,7 @@ func (x *executor) admit(ctx context.Context) (*account, error) {
 	return a, nil
 }
 
-// expect takes note of what an instance has needed.
+// expect notes what an instance has needed.
 func (x *executor) expect(bytes int64) {
 	for {
 		n := x.expected.Load()
@@ -366,11 +364,10 @@ func (x *executor) baseConfig() wazero.ModuleConfig {
 // safe for concurrent use.
 type MetricNames struct {
 	mu    sync.Mutex
-	names map[string]string // each under itself
+	names map[string]string // each maps to itself
 }
 
-// Use takes a name, which is a valid one, unless the job uses too many. It allocates only
-// for a name that is new.
+// Use returns a valid name, unless the job uses too many. It allocates only for a new name.
 func (m *MetricNames) Use(name []byte) (string, abi.Code) {
 	m.mu.Lock()
 	defer m.mu.Unlock()

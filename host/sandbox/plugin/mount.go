@@ -6,9 +6,8 @@ import (
 	"syscall"
 )
 
-// mount is a directory of the host as one instance sees it: read-only, and
-// without a way out, since os.Root follows a symbolic link only if it stays
-// inside. wazero's own directory mounts follow them out.
+// mount is a directory of the host as one instance sees it: read-only, and without a way out, since os.Root
+// follows a symbolic link only if it stays inside. wazero's own directory mounts would follow it out.
 type mount struct {
 	in   *instance
 	root *os.Root
@@ -45,9 +44,8 @@ func (m *mount) close() {
 	m.root.Close()
 }
 
-// Open implements fs.FS. Regular files and directories are opened; of anything
-// else (a pipe, a device) only the status can be had, because opening alone may
-// block for ever or be seen outside.
+// Open implements fs.FS. It opens regular files and directories; for anything else (a pipe, a device) it
+// returns only the status, because opening alone may block forever or have an effect.
 func (m *mount) Open(name string) (fs.File, error) {
 	m.in.stopIfEnded()
 	if name == "" {
@@ -79,7 +77,7 @@ func (m *mount) Open(name string) (fs.File, error) {
 
 func readable(info fs.FileInfo) bool { return info.Mode().IsRegular() || info.IsDir() }
 
-// file is what wazero may do with an open file: no writing among it.
+// file is the set of operations that wazero may use on an open file, without writing.
 type file struct {
 	m *mount
 	f *os.File
@@ -109,7 +107,7 @@ func (f *file) Close() error {
 	return f.f.Close()
 }
 
-// status is a file of which nothing but the status can be had.
+// status is a file that only has a status.
 type status struct{ info fs.FileInfo }
 
 func (s *status) Stat() (fs.FileInfo, error) { return s.info, nil }

@@ -13,8 +13,8 @@ const (
 	// maxPath bounds a path in bytes. wazero puts the path of a file that is opened relative to a
 	// directory behind the directory's own, and keeps it.
 	maxPath = 4096
-	// openBytes is what an open file takes besides its path, about, and direntBytes an entry of a
-	// directory besides its name.
+	// openBytes is about what an open file takes besides its path, and direntBytes a directory entry besides
+	// its name.
 	openBytes   = 512
 	direntBytes = 64
 
@@ -22,8 +22,8 @@ const (
 	errTooManyOpen = sys.ENOTSOCK
 )
 
-// countedFS is a file system of a guest. It counts the files that are open, and has the guest's account pay for
-// what wazero keeps of them.
+// countedFS is a guest's file system. It counts open files, and charges the guest's account for what wazero
+// keeps of them.
 type countedFS struct {
 	sys.FS
 	in *instance
@@ -65,8 +65,8 @@ func (c *countedFS) OpenFile(path string, flag sys.Oflag, perm fs.FileMode) (sys
 type openFile struct {
 	sys.File
 	in     *instance
-	counts bool  // among maxOpenFiles
-	bytes  int64 // that the account pays for it
+	counts bool  // counts against maxOpenFiles
+	bytes  int64 // charged to the account
 	closed bool
 }
 
@@ -103,8 +103,7 @@ func (f *openFile) Close() sys.Errno {
 	return f.File.Close()
 }
 
-// hold has the account pay for what the host keeps for the guest, if that is there. What is negative is
-// given back.
+// hold charges the account for what the host keeps for the guest, if available. Negative bytes are returned.
 func (in *instance) hold(bytes int64) bool {
 	if !in.account.holds(in.held + bytes) {
 		return false

@@ -13,9 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// logLimit bounds what one invocation may log. What is beyond that is held back: of it the newest
-// lines are logged when there is room again, and at the end, and the others are dropped. So the
-// end of a log is there, however much there was before it.
+// logLimit bounds what one invocation may log. Lines beyond the limit are held back: the newest are logged when
+// there is room again, and at the end, and the others are dropped. So the end of a log is always kept.
 //
 // A [abi.WholeLog] gets every line, at once.
 type logLimit struct {
@@ -44,11 +43,11 @@ func (h *heldLine) texts() (level int, msg string, kv []string) {
 	return h.level, clean(h.msg, abi.MaxLogMessage), attributes(clean(h.kv, abi.MaxLogMessage))
 }
 
-// mostHeld bounds the lines that are held back, and heldBytes their bytes: as much as a history
-// keeps of the end of a log. lineOverhead is what a line counts besides its texts.
+// mostHeld bounds the lines that are held back, and heldBytes their bytes: as much as a history keeps of the
+// end of a log. lineOverhead is added for each line.
 const mostHeld, heldBytes, lineOverhead = abi.LogBurst, 64 << 10, 16
 
-// log logs a line, or holds it back. Both texts are copied. ctx ends a wait of the whole log.
+// log logs a line, or holds it back. It copies both texts. ctx bounds the wait for the whole log.
 func (l *logLimit) log(ctx context.Context, host abi.Host, level int, msg, kv []byte) {
 	const most = abi.MaxLogMessage
 	line := heldLine{level, cutText(msg, most), cutText(kv, most), len(msg) > most || len(kv) > most}
@@ -75,7 +74,7 @@ func (l *logLimit) emit(host abi.Host, line *heldLine) {
 	host.Log(line.texts())
 }
 
-// hold keeps a line, and drops the oldest for which there is no room then.
+// hold keeps a line, and drops the oldest ones that do not fit.
 func (l *logLimit) hold(line heldLine) {
 	var free heldLine // whose memory is used again
 	for len(l.held) == mostHeld || (len(l.held) > 0 && l.size+line.size() > heldBytes) {
@@ -96,8 +95,8 @@ func (l *logLimit) drop() heldLine {
 	return first
 }
 
-// release logs the newest lines that are held when the limits allow it: a second's, with the line
-// about those before them.
+// release logs the newest held lines when the limits allow it: a second's worth, after a line about the dropped
+// ones.
 func (l *logLimit) release(host abi.Host) {
 	n := min(len(l.held)+1, abi.LogLinesPerSecond)
 	if l.texts() > l.bytes || !l.lines.AllowN(time.Now(), n) {
@@ -144,8 +143,8 @@ func (l *logLimit) report(host abi.Host) {
 	host.Log(abi.LevelWarn, "the guest's output was over the limits", kv)
 }
 
-// output is a guest's stdout or stderr: each line is one of its log. It never fails, for
-// that would change what the guest does.
+// output is a guest's stdout or stderr: each line is logged. It never fails, since that would change what the
+// guest does.
 type output struct {
 	in    *instance
 	level int
@@ -181,7 +180,7 @@ func (o *output) Write(p []byte) (int, error) {
 // logged in pieces.
 func (o *output) add(p []byte) {
 	for len(o.line)+len(p) > abi.MaxLogMessage {
-		o.in.stopIfEnded() // what was logged may have waited, and there may be much
+		o.in.stopIfEnded() // logging may have waited, and there may be much more
 		n := abi.MaxLogMessage - len(o.line)
 		o.line = append(o.line, p[:n]...)
 		p = p[n:]

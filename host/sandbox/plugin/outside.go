@@ -9,9 +9,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// registerCapabilities gives a wazero runtime the capabilities' modules that a guest
-// asks for. All of their functions take the same way, to the invocation's
-// abi.Outside.
+// registerCapabilities gives a wazero runtime the requested modules of capabilities. All their functions go
+// through the invocation's abi.Outside.
 func registerCapabilities(ctx context.Context, rt wazero.Runtime, wanted map[string][]string) error {
 	builders := map[string]wazero.HostModuleBuilder{}
 	for _, f := range abi.CapabilityImports() {

@@ -9,9 +9,8 @@ import (
 	"github.com/tetratelabs/wazero/experimental/sysfs"
 )
 
-// files are what the guest sees of the host's files: the mounts, and beside them an
-// empty root directory, without which a Go guest takes a path outside of all mounts
-// for a bad file number.
+// files returns the guest's file systems: the mounts, and an empty root directory, without which a Go guest
+// reports a path outside all mounts as a bad file number.
 func (in *instance) files() wazero.FSConfig {
 	config := wazero.NewFSConfig().(sysfs.FSConfig)
 	root, written := true, int64(0)
@@ -35,8 +34,8 @@ func (in *instance) files() wazero.FSConfig {
 	return config.(wazero.FSConfig)
 }
 
-// readOnly refuses to write with the error that says so; wazero's own says that the
-// call is not implemented, or that there is no such file.
+// readOnly refuses writes with the right error; wazero's own says that the call is not implemented, or that
+// there is no such file.
 type readOnly struct{ sysfs.ReadFS }
 
 func newReadOnly(f fs.FS) *readOnly {

@@ -23,52 +23,47 @@ import (
 
 // Options is what NewRuntime needs. The zero value works.
 type Options struct {
-	// CacheDir keeps compiled code from one process to the next. What lies
-	// there is executed as native code, so it must belong to this user or to root, and be
-	// readable and writable by the owner only (0700); it is created if it does not exist. Empty: compiled code is kept in memory
-	// only.
+	// CacheDir keeps compiled code from one process to the next. Its files are executed as native code, so it
+	// must belong to this user or to root, and be readable and writable by the owner only (0700); it is created
+	// if it does not exist. Empty: compiled code is kept in memory only.
 	CacheDir string
-	// CacheSize bounds what lies there, in bytes; what was used longest ago is removed. One module may take
-	// more alone. 0 is DefaultCacheSize.
+	// CacheSize bounds the files there, in bytes; the least recently used are removed. A single module may take
+	// more. 0 is DefaultCacheSize.
 	CacheSize int64
-	// Compiler makes the command, not started yet, of a program that calls
-	// [ServeCompile] and ends. What the cache does not have is read, validated and compiled by it,
-	// so that neither a module that makes the compiler panic nor the memory
-	// that it needs are this process' matter. It has as many goroutines as
-	// there are processors, at most 4, a lower priority on Linux, and a limit
-	// of time and memory; a module that makes it fail is refused. A module that this
-	// process would need too much memory or time to read and validate again, or whose code is too large, is refused as well. Without such a
-	// process no new module is loaded. Without a CacheDir, or if that cannot be written to, its results go through a directory of their
-	// own in [os.TempDir], and do not stay. The command's streams are set by
-	// this package. Nil: modules are compiled in this process, whatever they need.
+	// Compiler returns the command, not started, of a program that calls [ServeCompile] and ends. That process
+	// reads, validates and compiles modules that the cache does not have, so that neither a compiler panic nor
+	// its memory use affects this process. It has as many goroutines as there are processors, at most 4, a
+	// lower priority on Linux, and a limit of time and memory.
+	//
+	// A module that makes it fail is refused, and so is a module whose code is too large, or that this process
+	// would need too much memory or time to read and validate again. If no such process can be started, no new
+	// module is loaded. Without a usable CacheDir its results go through a directory in [os.TempDir], and are
+	// not kept. This package sets the command's streams. Nil: modules are compiled in this process, without
+	// limits.
 	Compiler func() *exec.Cmd
-	// MemoryBudget bounds what all guests (their memories, tables and native
-	// stacks) and all compiled code take together, in bytes. A worker waits
-	// until what it is expected to need is free; a guest that wants more than is
-	// left is refused it. The guests of one job may have three quarters of it,
-	// and code too. 0 is no limit.
+	// MemoryBudget bounds what all guests (their memories, tables and native stacks) and all compiled code use
+	// together, in bytes. A worker waits until its expected need is free; a guest gets no more memory than is
+	// left. The guests of one job may use three quarters of it, and so may code. 0 is no limit.
 	MemoryBudget int64
-	// ModuleMemory is how much of it compiled code may take while no guest needs
-	// more, in bytes. Beyond it, modules leave memory, the one that is needed
-	// last first, and come back from CacheDir ahead of their jobs' next fires. 0, or
-	// no CacheDir: no module leaves.
+	// ModuleMemory is how much of the budget compiled code may use while no guest needs more, in bytes. Beyond
+	// it, the modules that are needed last are evicted, and loaded from CacheDir again before their jobs' next
+	// fires. 0, or no CacheDir: no module is evicted.
 	ModuleMemory int64
-	// CodeChanged is called with the bytes that the modules in memory take of the
-	// process' own heap, about, each time that changes. Calls do not overlap. It may
-	// be nil.
+	// CodeChanged is called with about how many bytes of the process's heap the loaded modules use, each time
+	// that changes. Calls do not overlap. It may be nil.
 	CodeChanged func(heap int64)
-	// StackGrown is called with the bytes of the process' heap that the engine has allocated for
-	// a guest's native stack since the last call for it: what was there before is left to the
-	// collector. The guest waits for it. Calls overlap. It may be nil.
+	// StackGrown is called with the bytes of heap that the engine has allocated for a guest's native stack
+	// since the last call for it; the old stack is left to the collector. The guest waits for it. Calls
+	// overlap. It may be nil.
 	StackGrown func(bytes int64)
-	// Stored says that CacheDir is another process' (see [Runtime.Store]): it is
-	// only read, and a module that is not there is [ErrNotStored].
+	// Stored says that CacheDir belongs to another process (see [Runtime.Store]): it is only read, and a module
+	// that is not there is [ErrNotStored].
 	Stored bool
-	// Logger takes what an operator should know; nil drops it.
+	// Logger logs what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests: interpreter leaves the compiler aside, and initialize is
-	// used instead of abi.InitializeTimeout unless it is 0.
+	// For tests: interpreter disables the compiler, and initialize replaces abi.InitializeTimeout unless it is
+	// 0.
 	interpreter bool
 	initialize  time.Duration
 	compileTime func(n int) time.Duration // instead of the function of that name
@@ -89,14 +84,14 @@ type Runtime struct {
 	initialize time.Duration        // bounds _initialize
 	config     wazero.RuntimeConfig // without limits and cache
 
-	// Caches must outlive all wazero runtimes that use them. memory is for what is compiled in this
-	// process without a directory, or when that fails.
+	// Caches must outlive all wazero runtimes that use them. memory is for code that is compiled in this
+	// process without a directory, or when the directory fails.
 	memory wazero.CompilationCache
-	cache  *store // nil: there is no compiled code that could be kept
+	cache  *store // nil: compiled code is not stored
 	child  *child // nil: modules are compiled in this process
-	stored bool   // modules are not compiled at all
+	stored bool   // modules are not compiled here
 
-	quick, long *lane    // modules that are compiled
+	quick, long *lane    // modules being compiled
 	memories    memories // of guests
 	budget      *budget
 
@@ -113,7 +108,7 @@ type Runtime struct {
 	heap        atomic.Int64 // of the modules in memory
 
 	mu        sync.Mutex
-	spare     *store           // takes the place of a cache that cannot be written to; nil until then
+	spare     *store           // replaces a cache that cannot be written to; nil until then
 	workers   *store           // for worker processes; nil until they need it
 	codes     map[string]*code // by digest
 	modules   map[*Module]struct{}
@@ -122,16 +117,15 @@ type Runtime struct {
 	idle      chan struct{} // closed when closed and codes is empty
 }
 
-// wazeroKnowsItsVersion has wazero 1.12.0 write the package variable in which it keeps
-// its version (internal/version), which it does without a lock when the first runtime
-// is made. Runtimes are made by several goroutines.
+// wazeroKnowsItsVersion makes wazero 1.12.0 set the package variable with its version (internal/version), which
+// it does without a lock when the first runtime is made. Several goroutines make runtimes.
 var wazeroKnowsItsVersion = sync.OnceFunc(func() {
 	_ = wazero.NewRuntime(context.Background()).Close(context.Background())
 })
 
-// NewRuntime finds out which engine works here and makes a runtime. On systems
-// that forbid making memory executable (a hardened service unit, for example)
-// that is the interpreter, which is 10 to 50 times slower: a warning is logged.
+// NewRuntime finds out which engine works here and makes a runtime. On systems that forbid executable memory (a
+// hardened service unit, for example) it is the interpreter, which is 10 to 50 times slower: a warning is
+// logged.
 func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	wazeroKnowsItsVersion()
 	r := &Runtime{
@@ -214,8 +208,8 @@ func (r *Runtime) openCache(o *Options) error {
 	return nil
 }
 
-// chooseEngine tries the compiler: NewRuntimeConfig falls back to the interpreter without
-// a word, and NewRuntimeConfigCompiler panics where it cannot work.
+// chooseEngine tries the compiler: NewRuntimeConfig falls back to the interpreter silently, and
+// NewRuntimeConfigCompiler panics where it does not work.
 func (r *Runtime) chooseEngine(ctx context.Context, interpreter bool) {
 	r.engine, r.config = engineInterpreter, wazero.NewRuntimeConfigInterpreter()
 	if interpreter {
@@ -269,19 +263,17 @@ func (r *Runtime) Memory() Memory { return r.budget.memory() }
 
 var errClosed = errors.New("the plugin runtime is closed")
 
-// Load reads, checks and compiles a module and makes an instance on trial, in
-// which its _initialize runs. Everything that is wrong with it is in one
-// [*LoadError]; any other error is not the module's fault. A module whose bytes are loaded already is neither compiled
-// nor tried again, also if several callers load it at once. name is for
-// people; its base without ".wasm" is what a WASI guest sees as its own name.
+// Load reads, checks and compiles a module and makes a trial instance, which runs its _initialize. A
+// [*LoadError] has all problems of the module; any other error is not the module's fault. A loaded module is
+// neither compiled nor tried again, even if several callers load it at once. name is for people; its base
+// without ".wasm" is the name that a WASI guest sees.
 //
-// The trial has the default memory limit. A module that begins with more is
-// not tried before a job grants it that much. due is when a job of the module fires
-// first: of several that are to be compiled, the one goes first that is due first;
-// the zero time goes last.
+// The trial has the default memory limit. A module whose initial memory is larger is not tried before a job
+// grants it that much. due is when a job of the module fires first: modules are compiled in that order, with
+// the zero time last.
 //
-// Cancelling ctx gives up waiting, and ends the process that compiles; in this
-// one the compilation may go on until the function at hand is done.
+// When ctx is cancelled Load returns, and a compiling process is ended; a compilation in this process may
+// continue until its current function is done.
 func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.Time) (*Module, error) {
 	m, err := r.Open(name, wasm)
 	if err != nil {
@@ -299,8 +291,8 @@ func (r *Runtime) Load(ctx context.Context, name string, wasm []byte, due time.T
 	return m, nil
 }
 
-// Open reads and checks a module, and neither compiles nor runs any of it. An
-// executor compiles it and makes an instance on trial.
+// Open reads and checks a module without compiling or running it. An executor compiles it and makes a trial
+// instance.
 func (r *Runtime) Open(name string, file []byte) (*Module, error) {
 	read := wasm.Read(file)
 	refused := &LoadError{Name: name, Problems: read.Info.Problems}
@@ -338,9 +330,8 @@ func (r *Runtime) open(name string, read *code, wasm []byte) (*Module, error) {
 	return m, nil
 }
 
-// Close refuses new loads, ends the use of all modules, waits for the last
-// executor to be released, and frees everything. If ctx ends first, the
-// runtime stays as it is, and Close may be called again.
+// Close refuses new loads, ends the use of all modules, waits for the last executor to be released, and frees
+// everything. If ctx ends first, the runtime stays open, and Close may be called again.
 func (r *Runtime) Close(ctx context.Context) error {
 	r.mu.Lock()
 	first := !r.closed
@@ -384,11 +375,11 @@ func (r *Runtime) Close(ctx context.Context) error {
 // code is one module, by digest, and its compiled form if that is in memory.
 type code struct {
 	info       *wasm.Info
-	wasm       *spilled // as wazero gets it
+	wasm       *spilled // as passed to wazero
 	tableBytes int64    // of an instance
-	passed     bool     // it was tried by another process: no instance is made on trial
+	passed     bool     // another process has tried it: no trial instance is made
 	trying     sync.Mutex
-	// measured is what the compiled form takes; 0: it is not known yet.
+	// measured is the size of the compiled form; 0: unknown.
 	measured atomic.Int64
 
 	// Guarded by Runtime.mu.
@@ -398,7 +389,7 @@ type code struct {
 	retryAt time.Time       // after a failure: when it may be loaded ahead again
 }
 
-// bytes is what the compiled form takes. Before it was compiled once, that is a guess.
+// bytes is the size of the compiled form, an estimate before it was compiled once.
 func (c *code) bytes() int64 { return cmp.Or(c.measured.Load(), guessed(c.wasm.size).bytes()) }
 
 func (r *Runtime) releaseCode(c *code) {
@@ -420,7 +411,7 @@ func (r *Runtime) releaseCode(c *code) {
 	}
 }
 
-// build brings the compiled module into memory. On failure nothing is left.
+// build loads the compiled module into memory. On failure nothing remains.
 func (r *Runtime) build(ctx context.Context, e *engine) error {
 	wasm, err := e.code.wasm.read()
 	if err == nil {
@@ -442,7 +433,7 @@ func (r *Runtime) build(ctx context.Context, e *engine) error {
 	return err
 }
 
-// discard frees what there is of an engine, and its part of the budget.
+// discard frees the parts of an engine, and its part of the budget.
 func (r *Runtime) discard(e *engine) {
 	e.close()
 	r.uncover(e)
@@ -455,7 +446,7 @@ func (r *Runtime) uncover(e *engine) {
 	e.loaded, e.heap = 0, 0
 }
 
-// cover takes what the compiled module takes from the budget, and waits until there is as much.
+// cover reserves the compiled module's size in the budget, and waits for it.
 func (r *Runtime) cover(ctx context.Context, e *engine, f footprint) error {
 	if err := r.budget.load(ctx, f.bytes(), r.evicts()); err != nil {
 		return err
@@ -465,9 +456,10 @@ func (r *Runtime) cover(ctx context.Context, e *engine, f footprint) error {
 	return nil
 }
 
-// fetch takes the module from the cache, which waits for no other module: a fire may. What the cache does not have is
-// compiled by a process first. Whether the cache has it is seen by the file's name alone: wazero reads
-// and validates a module before it looks for its code, so it gets only what such a process has accepted.
+// fetch loads the module from the cache, which waits for no other module, so a fire may do it. A process first
+// compiles a module that the cache does not have. Only the file's name decides whether the cache has it: wazero
+// reads and validates a module before it looks for its code, so it must only get modules that such a process
+// has accepted.
 func (r *Runtime) fetch(ctx context.Context, e *engine, wasm []byte) error {
 	// Another host may remove the file at any time, and a file may be damaged.
 	for range fetchTries {
@@ -500,7 +492,7 @@ func (r *Runtime) fetch(ctx context.Context, e *engine, wasm []byte) error {
 	return errNoChild{errors.New("what it compiled was removed from the cache, or damaged, each time before it was read")}
 }
 
-// fetchTries is how often a module is compiled whose code is gone when it is to be loaded.
+// fetchTries is how often a module is compiled again because its code is gone at the load.
 const fetchTries = 5
 
 // errNotInCache says that a file of the cache is gone.
@@ -509,7 +501,7 @@ var errNotInCache = errors.New("the compiled code is not in the cache any more")
 // take loads compiled code from a file of the cache, once the budget has room for it.
 func (r *Runtime) take(ctx context.Context, e *engine, s *store, wasm []byte, f footprint) error {
 	if s != r.cache {
-		defer s.forget(wasm) // this directory is a passage: nothing stays there
+		defer s.forget(wasm) // this directory only passes code on
 	}
 	e.code.measured.Store(f.bytes())
 	if err := r.cover(ctx, e, f); err != nil {
@@ -520,8 +512,8 @@ func (r *Runtime) take(ctx context.Context, e *engine, s *store, wasm []byte, f 
 
 // lookUp takes the module from a file of the cache; errNotInCache if there is none.
 func (r *Runtime) lookUp(e *engine, s *store, wasm []byte) error {
-	// wazero looks into the cache first. With more than one goroutine to
-	// compile, each asks the context before it begins with a function.
+	// wazero looks into the cache first. With more than one goroutine it checks the context before each
+	// function, so that this one compiles none.
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
 	err := r.compileWith(ctx, e, wasm, s.cache, 2)
@@ -531,8 +523,8 @@ func (r *Runtime) lookUp(e *engine, s *store, wasm []byte) error {
 	return err
 }
 
-// compileApart has a process compile the module into the store, or, if nothing can be kept there,
-// into another directory.
+// compileApart makes a process compile the module into the store, or, if that cannot store it, into another
+// directory.
 func (r *Runtime) compileApart(ctx context.Context, s *store, c *code, wasm []byte, due time.Time) (*store, footprint, error) {
 	var failed error
 	if s != nil {
@@ -559,8 +551,8 @@ func (r *Runtime) compileApart(ctx context.Context, s *store, c *code, wasm []by
 
 type onCompile struct{}
 
-// OnCompile returns a context with which f is called, in the caller's goroutine, before a
-// module is compiled, and not if its compiled code is kept. f may be called several times.
+// OnCompile returns a context; Load calls f, in the caller's goroutine, before it compiles a module, but not if
+// the compiled code is stored. f may be called several times.
 func OnCompile(ctx context.Context, f func()) context.Context {
 	return context.WithValue(ctx, onCompile{}, f)
 }
@@ -571,9 +563,8 @@ func noteCompile(ctx context.Context) {
 	}
 }
 
-// compileIn has a process compile the module in the quick lane, where each has a short time, and
-// what takes longer in the other one: a module that takes minutes delays only its
-// like. Without a store nothing is kept.
+// compileIn makes a process compile the module in the quick lane, which has a short time limit, and then in the
+// long lane: a module that takes minutes delays only others like it. Without a store nothing is kept.
 func (r *Runtime) compileIn(ctx context.Context, s *store, wasm []byte, due time.Time) (footprint, error) {
 	noteCompile(ctx)
 	in := func(l *lane, limit time.Duration) (footprint, error) {
@@ -604,8 +595,8 @@ func (r *Runtime) interpret(ctx context.Context, e *engine, wasm []byte) error {
 	return r.compileWith(ctx, e, wasm, r.memory, 1)
 }
 
-// compileHere compiles the module in this process, where nothing can end it, unless the cache has it. How much
-// its code takes is known afterwards, from the file in the cache.
+// compileHere compiles the module in this process, without limits, unless the cache has it. The size of its
+// code is known afterwards, from the file in the cache.
 func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error {
 	if err := r.cover(ctx, e, guessed(len(wasm))); err != nil {
 		return err
@@ -620,7 +611,7 @@ func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error
 		err = r.compileSlowly(ctx, e, wasm, r.cache.cache)
 		r.cache.makeRoom(0)
 	}
-	// A cache that cannot be read or written must not keep jobs from running.
+	// A cache that cannot be read or written must not prevent jobs from running.
 	switch {
 	case err == nil:
 		return r.coverFile(ctx, e, wasm)
@@ -643,7 +634,7 @@ func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error
 	return err
 }
 
-// compileSlowly compiles the module in this process when no other is.
+// compileSlowly compiles the module in this process while no other is being compiled.
 func (r *Runtime) compileSlowly(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache) error {
 	noteCompile(ctx)
 	if err := r.long.enter(ctx, e.due); err != nil {
@@ -653,7 +644,7 @@ func (r *Runtime) compileSlowly(ctx context.Context, e *engine, wasm []byte, cac
 	return r.compileWith(ctx, e, wasm, cache, 1)
 }
 
-// coverFile puts the size of the file in the cache in place of a guess.
+// coverFile replaces the estimate by the size of the file in the cache.
 func (r *Runtime) coverFile(ctx context.Context, e *engine, wasm []byte) error {
 	size, ok := r.cache.size(wasm)
 	if !ok {
@@ -665,8 +656,8 @@ func (r *Runtime) coverFile(ctx context.Context, e *engine, wasm []byte) error {
 	return r.cover(ctx, e, f)
 }
 
-// compileWith has so many goroutines compile. With one, a module that makes the
-// compiler panic is refused; with more, it ends the process.
+// compileWith compiles with so many goroutines. With one, a module that makes the compiler panic is refused;
+// with more, the panic ends the process.
 func (r *Runtime) compileWith(ctx context.Context, e *engine, wasm []byte, cache wazero.CompilationCache, workers int) error {
 	ours := context.Background()
 	return guard(func() (err error) {
@@ -709,7 +700,7 @@ type bare struct{ context.Context }
 
 func (bare) Value(any) any { return nil }
 
-// trialHost is what a module meets while it is tried.
+// trialHost is the host of a module that is being tried.
 type trialHost struct {
 	log    *slog.Logger
 	digest string

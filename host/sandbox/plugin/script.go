@@ -17,9 +17,8 @@ import (
 // exitRetry is the exit code of a command that asks to be run again: EX_TEMPFAIL.
 const exitRetry = 75
 
-// script runs a WASI command. It gets everything three times, so that each
-// finds it where it looks: as the last argument and on stdin as JSON, and in
-// environment variables.
+// script runs a WASI command. It passes the context in three ways: as JSON in the last argument and on stdin,
+// and in environment variables.
 func (w *worker) script(ctx context.Context, inv *abi.Invocation) abi.Result {
 	config, err := w.scriptConfig(inv)
 	if err != nil {

@@ -6,18 +6,16 @@ import (
 	"os"
 )
 
-// spilled is a module's bytes, which are needed only to compile it and to take it
-// from the cache: they lie in a file without a name, where there is a directory
-// for it, and else in memory. It is safe for concurrent use.
+// spilled is a module's bytes, which are needed only to compile it and to load it from the cache: they are in
+// an unlinked file, if there is a directory for it, and otherwise in memory. It is safe for concurrent use.
 type spilled struct {
 	size  int
 	file  *os.File // nil: bytes has them
 	bytes []byte
 }
 
-// spill writes the bytes to a file in dir that only this process can reach, and
-// that the system removes with the process. Empty, or a directory that cannot be
-// written: they stay in memory.
+// spill writes the bytes to a file in dir that only this process can reach, and that the system removes when
+// the process ends. If dir is empty or cannot be written to, they stay in memory.
 func spill(dir string, bytes []byte) *spilled {
 	s := &spilled{size: len(bytes), bytes: bytes}
 	if dir == "" {

@@ -2,8 +2,7 @@ package plugin
 
 import "sync/atomic"
 
-// Uses counts the uses of what is closed with the last one. It is safe for concurrent
-// use.
+// Uses counts the uses of an object that is closed with the last one. It is safe for concurrent use.
 type Uses struct{ n atomic.Int64 }
 
 // Begin sets the first use.

@@ -6,10 +6,9 @@ import (
 	"unsafe"
 )
 
-// wipe makes memory zero again of which the first used bytes may not be, at the
-// cost of the pages that were touched. It returns how many bytes of all of it stay
-// with the process, and false if it was not done: they are more than most, or the
-// system does not report it.
+// wipe zeroes a memory whose first used bytes may be dirty, at the cost of the touched pages only. It returns
+// how many bytes stay resident, and false if it did nothing: they exceed most, or the system does not report
+// them.
 func wipe(b []byte, used, most int) (resident int, ok bool) {
 	if len(b) == 0 {
 		return 0, true
@@ -31,9 +30,8 @@ func wipe(b []byte, used, most int) (resident int, ok bool) {
 			j++
 		}
 		run := b[i*page : min(j*page, used)]
-		// What is not in memory was never touched, or is in swap space: the
-		// system forgets it either way. What goes to swap space from now on
-		// comes back to be cleared.
+		// A page that is not in memory was never touched, or is in swap space: the system drops it either way.
+		// Pages that are swapped out later come back to be cleared.
 		if in[i]&1 != 0 {
 			clear(run)
 		} else if syscall.Madvise(run, syscall.MADV_DONTNEED) != nil {

@@ -29,7 +29,7 @@ func (w *worker) Close() error {
 	w.gone = true
 	if w.failed == nil {
 		w.drop()
-		if w.account.host == nil { // else the host knows what to expect, and admits it
+		if w.account.host == nil { // otherwise the host knows what to expect, and admits it
 			w.x.expect(w.account.most)
 		}
 		w.account.close()
@@ -78,8 +78,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 		r, keep = in.simple(ctx, op)
 	}
 	in.finish(&r)
-	// The watcher of an ended context may close the instance just after a
-	// call has returned.
+	// The watcher of an ended context may close the instance just after a call has returned.
 	if !keep || w.x.settings.FreshPerItem || in.mod.IsClosed() {
 		w.drop()
 	}
@@ -105,8 +104,8 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	return r
 }
 
-// ready reports whether an invocation may begin. An ended context must not
-// reach wazero, which would close the instance for it.
+// ready reports whether an invocation may begin. An ended context must not reach wazero, which would close the
+// instance.
 func (w *worker) ready(ctx context.Context, op string, inv *abi.Invocation) (abi.Result, bool) {
 	if w.gone {
 		return failure(abi.OutcomeError, &Error{Kind: KindHost, Op: op, Err: errors.New("the worker is closed")}, ""), false
@@ -178,15 +177,14 @@ func (in *instance) status(op string, status int32) (r abi.Result, keep bool) {
 	return r, true
 }
 
-// later makes RETRY_AT of a RETRY if the guest has named a time.
+// later turns a RETRY into RETRY_AT if the guest has named a time.
 func (in *instance) later(r *abi.Result) {
 	if in.retryAt != 0 {
 		r.Outcome, r.RetryAt, r.PauseKey = abi.OutcomeRetryAt, time.UnixMilli(in.retryAt), in.pauseKey
 	}
 }
 
-// failure makes the result of what did not end with a status. message is the
-// guest's own, if it set one.
+// failure makes the result of a run that did not end with a status. message is the guest's own, if it set one.
 func failure(outcome abi.Outcome, err *Error, message string) abi.Result {
 	if message == "" {
 		message = err.Error()

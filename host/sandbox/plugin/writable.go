@@ -14,9 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/abi"
 )
 
-// writable is a directory that a guest may write to. Its host carries out what the
-// guest does there (abi.ModuleDir), for a worker process too: nothing of the file
-// system is touched here.
+// writable is a directory that a guest may write to. The host carries out the guest's operations
+// (abi.ModuleDir), also for a worker process: this code does not touch the file system.
 type writable struct {
 	sys.UnimplementedFS
 	in     *instance
@@ -33,7 +32,7 @@ func directoryFunctions() map[string]*abi.Import {
 	return table
 }
 
-// do makes a call. The errno is 0 if the result is one.
+// do makes a call. A negative result becomes the errno.
 func (w *writable) do(name string, buf []byte, numbers []int64, texts ...[]byte) (int64, sys.Errno) {
 	w.in.stopIfEnded()
 	if w.in.inv == nil || w.in.inv.Outside == nil {
@@ -54,7 +53,7 @@ func (w *writable) do(name string, buf []byte, numbers []int64, texts ...[]byte)
 	return 0, sys.EIO // ownership is lost, for one
 }
 
-// done makes a call of which there is nothing to know but the errno.
+// done makes a call that only returns an errno.
 func (w *writable) done(name string, numbers []int64, texts ...[]byte) sys.Errno {
 	_, errno := w.do(name, nil, numbers, texts...)
 	return errno
@@ -124,12 +123,12 @@ func (w *writable) Readlink(string) (string, sys.Errno) { return "", sys.EINVAL 
 type writableFile struct {
 	sys.File // a position
 	w        *writable
-	inv      *abi.Invocation // in which it was opened, and with which it ends
+	inv      *abi.Invocation // the invocation that opened it, and with which it ends
 	handle   int64
 	at       string
 	append   bool
 	next     int64        // where to read or write; of a directory the number of the next entry
-	listed   []sys.Dirent // those from next on that the host has said already
+	listed   []sys.Dirent // entries from next on that the host has already returned
 }
 
 // gone says that the file was opened by an invocation that is over.
@@ -196,8 +195,8 @@ func (f *writableFile) Pread(buf []byte, off int64) (int, sys.Errno) {
 	return int(n), errno
 }
 
-// position is where to go on in a file, or in a directory. It is a file only to become
-// one of wazero's, of which a writableFile takes Seek.
+// position is the position in a file or directory. It implements a file only so that wazero accepts it;
+// writableFile uses its Seek.
 type position struct{ f *writableFile }
 
 // Seek implements io.Seeker.
@@ -295,8 +294,8 @@ func (f *writableFile) Pwrite(buf []byte, off int64) (int, sys.Errno) {
 	return f.put(buf, off)
 }
 
-// put writes all it can, at a position or, if that is negative, at the end. What keeps
-// it from the rest is an error only if nothing was written: the guest asks again.
+// put writes as much as possible, at a position or, if that is negative, at the end. It returns an error only
+// if nothing was written: the guest writes again.
 func (f *writableFile) put(buf []byte, at int64) (n int, errno sys.Errno) {
 	for n < len(buf) {
 		from := at

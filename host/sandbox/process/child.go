@@ -24,7 +24,7 @@ type child struct {
 	out   *writer // to it
 	pid   int
 
-	readies chan ready      // has room for one
+	readies chan ready      // start starts a process of the group. The caller must end it.
 	dead    chan struct{}   // closed when the process has ended and was waited for
 	life    context.Context // ends when the process is to end, or has ended, by over
 	over    context.CancelFunc
@@ -56,7 +56,7 @@ func (w *Workers) start(ctx context.Context, g *group, q *start) (*child, error)
 	c.cmd.WaitDelay = time.Second // no other process should have its streams
 	bind(c.cmd)
 
-	// It is among the children before Close looks at them, or not started.
+	// Close finds it among the children, or it is not started.
 	w.mu.Lock()
 	if w.closed {
 		w.mu.Unlock()
@@ -112,7 +112,7 @@ func (c *child) begin() (io.Reader, error) {
 	w.stats.Running++
 	w.stats.Started++
 	if w.closed {
-		c.end() // Close has not seen it, and waits for who waits for it
+		c.end() // Close has not seen it, and waits for its waiter
 	}
 	return out, nil
 }
@@ -144,8 +144,8 @@ func (c *child) serve(out io.Reader) {
 	w.nudge()
 }
 
-// mourn has the executors whose guests ran when the process ended run them alone for
-// a while: one of them may have ended it. It is called before dead is closed.
+// mourn makes the executors whose guests ran when the process ended run alone for a while: one of them may be
+// the cause. It is called before dead is closed.
 func (c *child) mourn() {
 	c.mu.Lock()
 	suspects := map[suspect]bool{}
@@ -216,7 +216,7 @@ type message struct {
 	result *result
 }
 
-// take hands a frame to what it is for.
+// take dispatches a frame.
 func (c *child) take(in *reader, k kind, body []byte) error {
 	var id int64
 	var m message
@@ -260,7 +260,7 @@ func (c *child) take(in *reader, k kind, body []byte) error {
 	select {
 	case v.inbox <- m:
 	default:
-		select { // until there is room: a process that says much waits
+		select { // until there is room: a process that sends much waits
 		case v.inbox <- m:
 		case <-v.over:
 		}
@@ -268,8 +268,7 @@ func (c *child) take(in *reader, k kind, body []byte) error {
 	return nil
 }
 
-// ready waits until the process is ready. The error says how it ended, or is that
-// of ctx, which ends it.
+// ready waits until the process is ready. The error says how it ended, or is that of ctx, which also ends it.
 func (c *child) ready(ctx context.Context) (ready, error) {
 	select {
 	case r := <-c.readies:
@@ -298,7 +297,7 @@ func (c *child) alive() bool {
 	}
 }
 
-// end ends a process that is not needed any more, at once.
+// end ends a process that is no longer needed, at once.
 func (c *child) end() {
 	c.mu.Lock()
 	c.asked = true
@@ -307,8 +306,7 @@ func (c *child) end() {
 	c.over()
 }
 
-// kill kills the process because of what its guests did, those of culprit if that is
-// known; why is for people.
+// kill kills the process because of its guests, those of culprit if that is known; why is for people.
 func (c *child) kill(culprit *executor, why string) {
 	c.mu.Lock()
 	first := c.why == "" && !c.asked
@@ -331,7 +329,7 @@ func (c *child) kill(culprit *executor, why string) {
 	c.w.log.Warn("a worker process was killed", "worker", c.label, "job", job, "pid", c.pid, "because", why)
 }
 
-// epitaph says how the process ended. It is called when it has.
+// epitaph says how the process ended. Call it only after that.
 func (c *child) epitaph() string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -348,7 +346,7 @@ func (c *child) epitaph() string {
 	return text
 }
 
-// cause is why the process ended that was not killed by the host. It is called when it has.
+// cause says why a process ended that the host has not killed. Call it only after that.
 func (c *child) cause() Cause {
 	switch said := c.stderr.String(); {
 	case killedBySignal(c.state):

@@ -16,14 +16,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// bind has the kernel kill the process when the host ends, and keeps from it what a
-// terminal sends to its programs, such as Ctrl-C.
+// bind makes the kernel kill the process when the host ends, and protects it from what a terminal sends to its
+// programs, such as Ctrl-C.
 func bind(cmd *exec.Cmd) {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL, Setpgid: true}
 }
 
-// restrict closes the sandbox around this process. The error is for what should
-// have worked.
+// restrict applies the sandbox to this process. The error is for a part that should have worked.
 func restrict(q *start) (r ready, err error) {
 	// If the machine is short of memory, guests end before hosts.
 	_ = os.WriteFile("/proc/self/oom_score_adj", []byte("500"), 0)
@@ -70,13 +69,13 @@ func dataSize() (uint64, error) {
 	return pages * uint64(os.Getpagesize()), nil
 }
 
-// confineFiles leaves the compiled code and the mounts to be read, and no network.
+// confineFiles leaves only the compiled code and the mounts readable, and no network.
 func confineFiles(q *start) error {
 	const read = llsys.AccessFSReadFile | llsys.AccessFSReadDir
 	dirs := slices.Clone(q.Readable)
 	if q.Dir != "" {
 		dirs = append(dirs, q.Dir)
 	}
-	// A mount that is missing is a matter of the guest that wants it.
+	// A missing mount is reported by the guest that uses it.
 	return landlock.V11.BestEffort().Restrict(landlock.PathAccess(read, dirs...).IgnoreIfMissing())
 }

@@ -6,5 +6,5 @@ import "os/exec"
 
 func bind(*exec.Cmd) {}
 
-// restrict does nothing here: the process can be killed, and that is all.
+// restrict does nothing on this system: the process can only be killed.
 func restrict(*start) (ready, error) { return ready{Lacks: []string{lacksSandbox}}, nil }

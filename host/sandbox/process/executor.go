@@ -44,8 +44,8 @@ func (x *executor) HasListener(export string) bool {
 	return x.m.m.HasListener(x.needs.Type, export)
 }
 
-// Release takes the module out of its process with the last use. The process ends, and
-// is waited for, if no other job is in it.
+// Release removes the module from its process with the last use. If no other job is in the process, Release
+// ends it and waits for that.
 func (x *executor) Release() {
 	if !x.End() {
 		return
@@ -62,7 +62,7 @@ func (x *executor) Release() {
 	x.m.m.Release()
 }
 
-// groupsOf are those in whose processes the executor may be.
+// groupsOf returns the groups whose processes may have the executor.
 func (w *Workers) groupsOf(x *executor) []*group {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -83,9 +83,9 @@ func (x *executor) Expect(next time.Time) {
 
 var errReleased = errors.New("the executor was released")
 
-// NewWorker waits until there is memory for a guest, and for the process if there
-// is none, and starts the process: that takes nothing of an item's time. If it
-// cannot be started, the first invocation says why.
+// NewWorker waits until there is memory for a guest, and for a process if there is none, and starts the
+// process, so that this does not count against an item's time. If it cannot be started, the first invocation
+// reports why.
 func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	if !x.Retain() {
 		return nil, errReleased
@@ -99,8 +99,8 @@ func (x *executor) NewWorker(ctx context.Context) (abi.Worker, error) {
 	return w, nil
 }
 
-// worker implements abi.Worker. Its invocations run one after the other in its guest,
-// and may be given to it before the one before has ended.
+// worker implements abi.Worker. Its invocations run one after the other in its guest, and may be passed to it
+// before the previous one has ended.
 type worker struct {
 	x *executor
 
@@ -122,8 +122,8 @@ type worker struct {
 	heap    int64 // likewise, of Go's heap
 }
 
-// join finds a process for the guest, and another one if that ends under it. The worker
-// has entered a group then, or there was no memory.
+// join finds a process for the guest, and another one if that ends meanwhile. Afterwards the worker has entered
+// a group, unless there was no memory.
 func (w *worker) join(ctx context.Context) error {
 	for again := false; ; again = true {
 		if err := w.enter(ctx); err != nil {
@@ -137,8 +137,7 @@ func (w *worker) join(ctx context.Context) error {
 	}
 }
 
-// enter begins the worker's part in a group. The lock is held, or nobody else knows
-// the worker.
+// enter begins the worker's use of a group. The lock is held, or no other goroutine has the worker.
 func (w *worker) enter(ctx context.Context) error {
 	x := w.x
 	g := x.place()
@@ -176,7 +175,7 @@ func (w *worker) leave() {
 	w.x.w.unref(g)
 }
 
-// move finds a process for the guest. The lock is held, likewise.
+// move finds a process for the guest. The lock is held, as in enter.
 func (w *worker) move(ctx context.Context) error {
 	c, err := w.group.open(ctx, w.x)
 	if err != nil {
@@ -194,8 +193,7 @@ func (w *worker) move(ctx context.Context) error {
 // errGone answers a guest that asks for memory when its process has ended.
 var errGone = errors.New("its worker process has ended")
 
-// cover takes what is missing of so many bytes for the guest, of which stacks are for its
-// native stacks.
+// cover raises the guest's memory to a total of bytes; stacks is the part for native stacks.
 func (w *worker) cover(c *child, bytes, stacks int64) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -215,7 +213,7 @@ func (w *worker) cover(c *child, bytes, stacks int64) error {
 	return nil
 }
 
-// current is the process that knows of the guest: another one if that has ended.
+// current returns the process that has the guest, or a new one if that has ended.
 func (w *worker) current(ctx context.Context) (c *child, guest int64, err error) {
 	select {
 	case w.lock <- struct{}{}:
@@ -234,13 +232,13 @@ func (w *worker) current(ctx context.Context) (c *child, guest int64, err error)
 		return w.process, w.guest, nil
 	}
 	if w.process != nil {
-		select { // who is suspected of it is known then
+		select { // by then the suspects are known
 		case <-w.process.dead:
 		case <-ctx.Done():
 			return nil, 0, ctx.Err()
 		}
 	}
-	w.leave() // its guest has ended: what waits for memory holds none
+	w.leave() // its guest has ended: a waiter must not hold memory
 	if err := w.join(ctx); err != nil {
 		return nil, 0, err
 	}

@@ -11,12 +11,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The system calls that a worker process may make: what Go's runtime, reading files
-// and pipes need. Everything else is refused with EPERM: other processes, signals to
-// them, the network, writing, new privileges and limits, io_uring, bpf, keys.
-// Pointers cannot be checked, so where files may be opened is Landlock's matter.
+// The system calls of a worker process: those that Go's runtime, reading files and pipes need. Everything else
+// is refused with EPERM: other processes, signals to them, the network, writing, new privileges and limits,
+// io_uring, bpf, keys. A filter cannot check pointers, so Landlock decides which files may be opened.
 
-// always are allowed whatever their arguments.
+// always are allowed with any arguments.
 func always() []uint32 {
 	return append([]uint32{
 		unix.SYS_FUTEX, unix.SYS_READ, unix.SYS_WRITE, unix.SYS_NANOSLEEP, unix.SYS_EPOLL_PWAIT, unix.SYS_MADVISE, unix.SYS_MPROTECT,
@@ -91,8 +90,7 @@ func filterFor(pid int) program {
 		p.skipUnless(number, 1)
 		p.ret(unix.SECCOMP_RET_ALLOW)
 	}
-	// A thread, not a process. The flags of clone3 cannot be seen here; without it
-	// clone is used.
+	// A thread, not a process. The flags of clone3 are behind a pointer; if it is refused, Go uses clone.
 	p.bits(unix.SYS_CLONE, 0, unix.CLONE_THREAD, true)
 	p.skipUnless(unix.SYS_CLONE3, 1)
 	p.refuse(unix.ENOSYS)
@@ -115,7 +113,7 @@ func filterFor(pid int) program {
 func filter() (bool, error) {
 	p := filterFor(os.Getpid())
 	prog := unix.SockFprog{Len: uint16(len(p)), Filter: &p[0]}
-	// What is set here for this thread, the filter brings to all others.
+	// The filter applies what is set for this thread to all threads.
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {

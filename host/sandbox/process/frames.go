@@ -34,34 +34,34 @@ const (
 const (
 	maxFromHost    = 2*abi.MaxModuleSize + 1<<20
 	maxFromProcess = 1 << 20
-	// maxTell is for calls that have no answer: several of them may wait.
+	// maxTell is for calls without an answer: several of them may wait.
 	maxTell = 16 * abi.MaxLogMessage
 	// maxText bounds each text of a result: a stack or a message.
 	maxText = 64 << 10
 )
 
-// start is what a process is to be.
+// start is the configuration of a process.
 type start struct {
 	// Dir has the compiled code. Compile says that modules are compiled here.
 	Dir     string
 	Compile bool
-	// Readable are the directories that guests may read by themselves.
+	// Readable are the directories that guests read directly.
 	Readable []string
 }
 
-// ready is how the start went.
+// ready is the result of start.
 type ready struct {
-	// Failure says what did not work; empty: nothing.
+	// Failure says what failed; empty: nothing.
 	Failure string
-	// Lacks names the parts of the sandbox that the system does not have.
+	// Lacks names the sandbox parts that the system lacks.
 	Lacks []string
-	// Data is how much data the process begins with, in bytes.
+	// Data is the process's initial data size, in bytes.
 	Data uint64
 	// Problem is what a test has found in the sandbox.
 	Problem string
 }
 
-// What a sandbox may lack: nothing else is believed.
+// The parts that a sandbox may lack: others are not accepted.
 const (
 	lacksLandlock = "Landlock"
 	lacksFilter   = "a seccomp filter for " + runtime.GOARCH
@@ -72,16 +72,15 @@ const (
 type open struct {
 	Executor int64 // names it from now on
 	Module   plugin.Packed
-	// Bytes says that the module comes in the next frame: the process does not have it.
+	// Bytes says that the next frame has the module, because the process does not have it.
 	Bytes    bool
 	Settings plugin.Settings
-	// Trial says that an instance with Pages of memory is made on trial, and
-	// nothing else.
+	// Trial makes only a trial instance with Pages of memory.
 	Trial bool
 	Pages uint32
 }
 
-// opened is how that went.
+// opened is the result of open.
 type opened struct {
 	_        struct{} `cbor:",toarray"`
 	Executor int64
@@ -89,17 +88,17 @@ type opened struct {
 	Problem string
 	// NotStored says that its compiled code is not where it was expected.
 	NotStored bool
-	// Failure is of another kind: the module is not to blame.
+	// Failure is an error that is not the module's fault.
 	Failure string
 }
 
-// dropped says that an executor is not needed any more.
+// dropped says that an executor is no longer needed.
 type dropped struct {
 	_        struct{} `cbor:",toarray"`
 	Executor int64
 }
 
-// run starts an invocation of a guest, which exists from its first one on.
+// run starts an invocation of a guest, which its first run creates.
 type run struct {
 	_          struct{} `cbor:",toarray"`
 	Run        int64    // names the invocation
@@ -173,7 +172,7 @@ type end struct {
 	Timeout bool
 }
 
-// closed says that a guest is not used any more.
+// closed says that a guest is no longer used.
 type closed struct {
 	_     struct{} `cbor:",toarray"`
 	Guest int64
@@ -201,8 +200,8 @@ const (
 	callOutside   = "outside"
 )
 
-// maxPiece is the most that a call of a capability takes or gives at once, in bytes: a
-// longer read or write is done in part, and nothing else may be as long.
+// maxPiece is how much one call of a capability transfers, in bytes: a longer read or write is split, and no
+// other parameter may be as long.
 const maxPiece = 256 << 10
 
 // call asks the host for something on behalf of an invocation.
@@ -215,8 +214,8 @@ type call struct {
 	Attrs []string // of a line
 	Lines []line   // for the whole log
 	Kind  int      // of a metric
-	// A and B are: done and total; a metric's value; bytes of memory, and those of
-	// them that are for native stacks; 1 for no offset.
+	// A and B are: done and total; a metric's value; bytes of memory, and the part for native stacks; 1 for no
+	// offset.
 	A     int64
 	B     int64
 	Bytes []byte // an offset
@@ -235,14 +234,14 @@ type answer struct {
 	Bytes []byte // what a capability answers
 }
 
-// cancel is why an invocation is to stop, as the host knows it at the moment.
+// cancel is the present reason for an invocation to stop.
 type cancel struct {
 	_     struct{} `cbor:",toarray"`
 	Run   int64
 	Value abi.Cancel
 }
 
-// result is an abi.Result, but for what only the host knows.
+// result is an abi.Result without the fields that only the host knows.
 type result struct {
 	_                struct{} `cbor:",toarray"`
 	Run              int64

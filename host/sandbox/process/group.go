@@ -14,9 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
-// group is the jobs that share a worker process. There is at most one process at a
-// time; it is started when it is needed, and after its end. A group is safe for
-// concurrent use.
+// group is the jobs that share a worker process. It has at most one process at a time, started on demand, and
+// again after its end. It is safe for concurrent use.
 type group struct {
 	w        *Workers
 	key      string
@@ -26,8 +25,7 @@ type group struct {
 	refs     int      // executors and workers that know it; guarded by Workers.mu
 
 	mu sync.Mutex
-	// users are the workers that are open. base pays for the process while there
-	// are any, or a process.
+	// users counts open workers. base pays for the process while there are users or a process.
 	users    int
 	base     *plugin.Account
 	place    *slots.Hold   // of a group of one job, while it has base
@@ -37,7 +35,7 @@ type group struct {
 	since    time.Time // when the last user left; of no meaning while there are any
 }
 
-// resident is a module that the group's process has in memory, or is to have.
+// resident is a module in the memory of the group's process, or about to be loaded there.
 type resident struct {
 	account   *plugin.Account // pays for its code
 	users     int             // workers, and those that load it
@@ -45,19 +43,19 @@ type resident struct {
 	executors map[*executor]bool
 }
 
-// processes stands for a job in the accounts of what processes and modules take.
+// processes is the job name in the accounts of processes and modules.
 const processes = "worker processes"
 
-// enter begins a worker's part in the process; leave ends it. It waits for memory and
-// holds none meanwhile: what a guest, its module and the process need is admitted
-// together, for guest bytes of the guest. The account has those.
+// enter begins a worker's use of the process; leave ends it. It waits for memory without holding any: guest
+// bytes for the guest, its module and the process are admitted together. The account then has the guest's
+// bytes.
 func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Account, error) {
 	for {
 		g.mu.Lock()
 		need, base, code := guest, g.base == nil, g.modules[x.Digest()] == nil
 		g.mu.Unlock()
 		var place *slots.Hold
-		if base && g.alone { // before there is memory, which others need meanwhile
+		if base && g.alone { // before waiting for memory, which others can use meanwhile
 			var err error
 			if place, err = g.w.place(ctx, x); err != nil {
 				return nil, err
@@ -71,7 +69,7 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 			beside += x.needs.Code
 		}
 		if need += beside; g.w.o.Runtime.Possible(need) != nil {
-			need = beside + min(guest, x.needs.Least) // it is given the rest if that is there
+			need = beside + min(guest, x.needs.Least) // it gets the rest if available
 		}
 		account, err := g.w.o.Runtime.Admit(ctx, x.settings.JobName, need)
 		if err != nil {
@@ -87,8 +85,8 @@ func (g *group) enter(ctx context.Context, x *executor, guest int64) (*plugin.Ac
 	}
 }
 
-// admitted counts a worker in, if there is memory for all that it needs: it was there,
-// or the account has it. It takes the place, or gives it back.
+// admitted counts a worker in, if there is memory for everything it needs: it was reserved before, or the
+// account has it. It takes the place, or returns it.
 func (g *group) admitted(account *plugin.Account, x *executor, base, code bool, place *slots.Hold) bool {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -124,8 +122,7 @@ func (g *group) admitted(account *plugin.Account, x *executor, base, code bool, 
 	return true
 }
 
-// leave ends what enter began. An idle process stays for a while, unless its memory
-// is needed.
+// leave ends what enter began. An idle process is kept for a while, unless its memory is needed.
 func (g *group) leave(x *executor) {
 	g.mu.Lock()
 	m := g.modules[x.Digest()]
@@ -145,7 +142,7 @@ func (g *group) leave(x *executor) {
 // running reports whether there is a process. mu is held.
 func (g *group) running() bool { return g.process != nil && g.process.alive() }
 
-// drop gives back what the process takes, and ends it. Nobody uses it. mu is held.
+// drop releases the process's memory, and ends it. It must be unused. mu is held.
 func (g *group) drop() *child {
 	c := g.process
 	if c != nil {
@@ -166,13 +163,13 @@ func (g *group) drop() *child {
 	return c
 }
 
-// forget gives back what a module takes. mu is held.
+// forget releases a module's memory. mu is held.
 func (g *group) forget(digest string) {
 	g.modules[digest].account.Close()
 	delete(g.modules, digest)
 }
 
-// evict has a module leave the process, unless a guest needs it.
+// evict removes a module from the process, unless a guest needs it.
 func (g *group) evict(digest string) bool {
 	g.mu.Lock()
 	m := g.modules[digest]
@@ -189,7 +186,7 @@ func (g *group) evict(digest string) bool {
 	return true
 }
 
-// remove takes an executor that was released out of the process.
+// remove removes a released executor from the process.
 func (g *group) remove(x *executor) {
 	g.mu.Lock()
 	m := g.modules[x.Digest()]
@@ -238,7 +235,7 @@ func (g *group) current(ctx context.Context) (*child, error) {
 	}
 }
 
-// open is a process that has the executor's module in memory. The caller has entered.
+// open returns a process that has loaded the executor's module. The caller has entered.
 func (g *group) open(ctx context.Context, x *executor) (*child, error) {
 	for again := false; ; again = true {
 		c, err := g.current(ctx)
@@ -255,7 +252,7 @@ func (g *group) open(ctx context.Context, x *executor) (*child, error) {
 	}
 }
 
-// suspects reports whether the executor is to run elsewhere from now on.
+// suspects reports whether the executor must run elsewhere from now on.
 func (g *group) suspects(x *executor) bool {
 	g.w.mu.Lock()
 	defer g.w.mu.Unlock()
@@ -308,12 +305,10 @@ func (w *Workers) launch(ctx context.Context, g *group) (*child, error) {
 	return c, nil
 }
 
-// pace is how long keep waits at least before it looks at all jobs again: each fire of
-// each changes something.
+// pace is the least interval at which keep checks all jobs: each fire of each changes something.
 const pace = time.Second
 
-// keep lets modules leave memory and come back ahead of their jobs' fires, and ends
-// processes that are idle.
+// keep evicts modules and loads them again before their jobs' fires, and ends idle processes.
 func (w *Workers) keep(ctx context.Context) {
 	timer := time.NewTimer(math.MaxInt64)
 	defer timer.Stop()
@@ -347,11 +342,10 @@ func (w *Workers) keep(ctx context.Context) {
 type place struct {
 	g      *group
 	digest string
-	x      *executor // one that will need it next
+	x      *executor // the next executor that will need it
 }
 
-// settle decides what leaves, has it leave, and says what comes back ahead of its
-// fire and when to look again.
+// settle evicts modules, and returns which one to load before its fire and when to check again.
 func (w *Workers) settle(now time.Time) (back *plugin.Held[place], wake time.Time) {
 	limit := w.o.Runtime.ModuleLimit()
 	if limit == 0 {
@@ -376,7 +370,7 @@ func (w *Workers) settle(now time.Time) (back *plugin.Held[place], wake time.Tim
 	return back, wake
 }
 
-// survey gathers what modules there are, and when they are needed.
+// survey lists the modules, and when they are needed.
 func (w *Workers) survey(now time.Time) []plugin.Held[place] {
 	found := map[place]*plugin.Held[place]{}
 	w.mu.Lock()
@@ -387,7 +381,7 @@ func (w *Workers) survey(now time.Time) []plugin.Held[place] {
 			h = &plugin.Held[place]{Code: place{x.home, x.Digest(), x}, Bytes: x.needs.Code}
 			found[key] = h
 		}
-		// After a failure it comes when its job fires.
+		// After a failure it is loaded only when its job fires.
 		if x.retryAt.Before(now) && !x.isSuspect(now) && !x.next.IsZero() && (h.Next.IsZero() || x.next.Before(h.Next)) {
 			h.Next, h.Code.x = x.next, x
 		}
@@ -414,8 +408,8 @@ func (w *Workers) survey(now time.Time) []plugin.Held[place] {
 	return all
 }
 
-// retire ends the process if it has been idle for long and no job needs it soon. It
-// returns when to look again; zero: when something changes.
+// retire ends the process if it has been idle for long and no job needs it soon. It returns when to check
+// again; zero: at the next change.
 func (g *group) retire(now, next time.Time, idle time.Duration) time.Time {
 	g.mu.Lock()
 	if g.users > 0 || g.starting != nil {
@@ -442,8 +436,8 @@ func (g *group) retire(now, next time.Time, idle time.Duration) time.Time {
 	return end
 }
 
-// load has the module of an executor come into memory ahead of its job's fire, if there
-// is memory at the moment. What is wrong is said when the fire has need of it.
+// load loads an executor's module before its job's fire, if there is memory now. The fire itself reports
+// errors.
 func (w *Workers) load(ctx context.Context, x *executor) {
 	err := errReleased
 	if x.Retain() {

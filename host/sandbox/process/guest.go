@@ -11,12 +11,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
-// Depth is how many items a host gives to a guest at once: the guest runs them one
-// after the other, and the host does not wait for it after each.
+// Depth is how many items a host passes to a guest at once: the guest runs them one after the other, and need
+// not wait for the host in between.
 const Depth = 8
 
-// patience is how long an item may take while others wait behind it: they are given
-// back to the host then, which has another guest run them.
+// patience is how long an item may take while others wait behind it: they are then returned to the host, which
+// has another guest run them.
 const patience = 2 * time.Millisecond
 
 // guest is a worker of an executor, with the invocations that wait for it.
@@ -63,7 +63,7 @@ func (g *guest) signal() {
 	}
 }
 
-// giveBack returns what waits behind an invocation that takes its time.
+// giveBack returns the items behind an invocation that takes long.
 func (g *guest) giveBack() {
 	g.mu.Lock()
 	var back []*invocationHere
@@ -76,7 +76,7 @@ func (g *guest) giveBack() {
 	}
 }
 
-// close ends the guest, which must not run anything.
+// close ends the guest, which must be idle.
 func (g *guest) close() error {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -111,7 +111,7 @@ func (g *guest) next() *invocationHere {
 	}
 }
 
-// mayHave notes that the guest may have so many bytes of Go's heap, if they are more than before.
+// mayHave raises the guest's allowance of Go heap to bytes.
 func (g *guest) mayHave(bytes int64) {
 	if more := bytes - g.heap; more > 0 {
 		g.heap = bytes
@@ -215,17 +215,17 @@ func (v *invocationHere) tell(c call) {
 }
 
 const (
-	// wholeBatch is how many bytes of lines go to the host at once, about.
+	// wholeBatch is about how many bytes of lines are sent to the host at once.
 	wholeBatch = 128 << 10
-	// wholeLine and wholeAttr are what a line and an attribute count besides their texts.
+	// wholeLine and wholeAttr are added for each line and attribute.
 	wholeLine, wholeAttr = 16, 8
-	// wholeLinger is how old a line may be that waits when the next one comes.
+	// wholeLinger is the age from which waiting lines are sent when the next one comes.
 	wholeLinger = 10 * time.Millisecond
 )
 
-// wholeLines are lines for the whole log that wait, for a guest that logs much would wait for the host
-// with each. They go with the next line after wholeLinger, with any other call, and at the end. If the process
-// is killed those that wait are missing. A nil one has none.
+// wholeLines buffers lines for the whole log, so that a guest that logs much does not wait for the host with
+// each line. They are sent with the next line after wholeLinger, with any other call, and at the end. If the
+// process is killed buffered lines are lost. A nil one has none.
 type wholeLines struct {
 	v     *invocationHere
 	lines []line
@@ -265,7 +265,7 @@ func (v *invocationHere) Progress(done, total int64) {
 	v.tell(call{Name: callProgress, A: done, B: total})
 }
 
-// Metric implements abi.Host. The host is asked for a metric that it has not taken yet.
+// Metric implements abi.Host. It asks the host about each new metric.
 func (v *invocationHere) Metric(kind int, name string, value int64) abi.Code {
 	c := call{Name: callMetric, Kind: kind, Text: name, A: value}
 	x, key := v.guest.x, metricKey{kind, name}
@@ -312,15 +312,14 @@ func (v *invocationHere) Pause(context.Context) {
 }
 
 const (
-	// fresh is how old what is known about cancellation may be; beyond it the host is
-	// asked again, and the guest goes on. The host asks itself before every effect, so
-	// this bounds only how soon a guest sees it.
+	// fresh is how old the cancellation state may be; if it is older the host is asked again, while the guest
+	// continues. The host checks before every effect itself, so this only bounds how soon a guest sees it.
 	fresh = time.Millisecond
-	// stale is how old it may be while the host is asked.
+	// stale is how old it may get while the host is being asked.
 	stale = 20 * time.Millisecond
 )
 
-// Cancelled is called by the guest's goroutine only; the contract allows more.
+// Cancelled is only called by the guest's goroutine, although the contract allows others.
 func (v *invocationHere) Cancelled() abi.Cancel {
 	now := time.Now()
 	v.mu.Lock()
@@ -380,8 +379,8 @@ func (v *invocationHere) CoverMemory(bytes, stacks int64) error {
 
 var _ plugin.MemoryHost = (*invocationHere)(nil)
 
-// life is the context of an invocation. It ends at its deadline, or when the host
-// says so, for the reason that the host gives.
+// life is the context of an invocation. It ends at its deadline, or when the host says so, with the host's
+// reason.
 type life struct {
 	context.Context
 	stop context.CancelFunc
@@ -412,7 +411,7 @@ func (l *life) end(timeout bool) {
 	l.stop()
 }
 
-// release ends what hangs on the context; nothing looks at it any more.
+// release frees the context's timer; the context is not used any more.
 func (l *life) release() { l.stop() }
 
 func (l *life) Err() error {

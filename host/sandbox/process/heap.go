@@ -1,10 +1,10 @@
 package process
 
-// heap is what the guests of a process may have of Go's heap, in bytes: their native stacks,
-// which the engine keeps there. The host and the process count alike.
+// heap is how much of Go's heap the guests of a process may use, in bytes: the engine keeps their native stacks
+// there. The host and the process compute the same number.
 //
-// Go keeps the addresses of its heap when what was there is gone, and the kernel counts
-// them. So limits follow the most that guests had at once.
+// Go keeps addresses of its heap after they are freed, and the kernel counts them. So limits follow the highest
+// use.
 type heap struct{ now, most int64 }
 
 // add takes so many bytes, or gives them back.

@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/wasm"
 )
 
-// inboxSize is how many messages of an invocation wait before its process does.
+// inboxSize is how many messages of an invocation are queued before its process waits.
 const inboxSize = 16
 
 // invocation is a run of a worker. One goroutine uses it.
@@ -111,8 +111,8 @@ func (v *invocation) run(ctx context.Context, export string) abi.Result {
 	}
 }
 
-// serving is what is done for the process on behalf of the invocation ends with: an answer
-// may take as long as the item, but not longer than the process.
+// serving is the context for work on behalf of the process: an answer may take as long as the item, but not
+// longer than the process.
 func (v *invocation) serving(ctx context.Context) context.Context {
 	if v.served == nil {
 		served, cancel := context.WithCancel(ctx)
@@ -122,7 +122,7 @@ func (v *invocation) serving(ctx context.Context) context.Context {
 	return v.served
 }
 
-// take acts on a message; done if it was the last.
+// take handles a message; done is true for the last.
 func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bool) {
 	if m.result == nil {
 		v.acted = true
@@ -157,8 +157,8 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 	return r, true
 }
 
-// plausible says what is wrong with a result of a job that does not stream: a host gives
-// new attempts to a stream that got on, and lets it go on elsewhere.
+// plausible returns what is wrong with a result that claims streaming progress for a job that does not stream:
+// a stream that made progress gets new attempts and may move to another host.
 func (v *invocation) plausible(r *abi.Result) error {
 	if alone := !v.behind && v.w.begun.Load() == v.number; r.NotBegun && (alone || v.acted || v.listener || v.w.Depth() == 1) {
 		return errors.New("a run that was not begun, and need not have waited")
@@ -173,8 +173,7 @@ func (v *invocation) plausible(r *abi.Result) error {
 	return nil
 }
 
-// stop signals the process that the context has ended, and kills it if that does not
-// help.
+// stop tells the process that the context has ended, and kills it if that does not help.
 func (v *invocation) stop(ctx context.Context, sent, finished <-chan struct{}) {
 	timeout, why := errors.Is(ctx.Err(), context.DeadlineExceeded), " did not stop when it was asked to"
 	if timeout {
@@ -191,8 +190,8 @@ func (v *invocation) stop(ctx context.Context, sent, finished <-chan struct{}) {
 	}
 }
 
-// grace is how long the guest may go on after ctx has ended. A host that has lost its
-// session has little time until it must end itself.
+// grace is how long the guest may continue after ctx has ended. A host that has lost its session has little
+// time left.
 func (v *invocation) grace(ctx context.Context) time.Duration {
 	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return v.w.x.w.o.grace
@@ -216,7 +215,7 @@ func (v *invocation) died(ctx context.Context) abi.Result {
 	return failed(abi.OutcomeWorker, plugin.KindHost, v.op, v.c.epitaph())
 }
 
-// answer carries out what the process asks for. The error says what it may not ask.
+// answer carries out a request of the process. The error says why it is not allowed.
 func (v *invocation) answer(ctx context.Context, q *call) (answer, error) {
 	var code abi.Code
 	var err error
@@ -253,11 +252,11 @@ func (v *invocation) pause(ctx context.Context) error {
 	return nil
 }
 
-// maxStacks is the most that the native stacks of a guest take, in bytes: one that is about to
-// become larger, and what another entry point has had.
+// maxStacks is the most that a guest's native stacks take, in bytes: one that is growing, and the one of
+// another entry point.
 const maxStacks = 5 * abi.MaxStack
 
-// cover takes memory, of which stacks are for native stacks; 1 is yes.
+// cover reserves memory; stacks is the part for native stacks; 1 is yes.
 func (v *invocation) cover(bytes, stacks int64) (answer, error) {
 	if stacks < 0 || stacks > maxStacks || bytes < stacks || bytes > v.w.x.needs.Least+int64(v.w.x.needs.Pages)<<16+maxStacks {
 		return answer{}, fmt.Errorf("%d bytes of memory for a guest, %d of them for its stacks", bytes, stacks)
@@ -268,8 +267,7 @@ func (v *invocation) cover(bytes, stacks int64) (answer, error) {
 	return answer{Value: 1}, nil
 }
 
-// outside calls a function of a capability. What its parameters say is believed as
-// little as in a guest of this process.
+// outside calls a function of a capability. It checks the parameters as for a guest of this process.
 func (v *invocation) outside(ctx context.Context, q *call) (answer, error) {
 	f := v.w.x.w.functions[q.Text]
 	size := 0
@@ -355,8 +353,7 @@ func (v *invocation) offset(ctx context.Context, q *call) (abi.Code, error) {
 	return v.inv.Host.CommitOffset(ctx, offset), nil
 }
 
-// mayAct is asked before every outside effect: the item may have been lost, or its
-// time be up, without the process knowing it yet.
+// mayAct is called before every outside effect: the item may be lost, or its time up, before the process knows.
 func (v *invocation) mayAct(ctx context.Context) bool {
 	if d, ok := ctx.Deadline(); ctx.Err() != nil || (ok && !time.Now().Before(d)) {
 		return false
@@ -364,8 +361,7 @@ func (v *invocation) mayAct(ctx context.Context) bool {
 	return v.inv.Host.Cancelled() != abi.CancelLost
 }
 
-// log passes a line on. The process keeps to the limits of lines itself; if it does
-// not, what is beyond them is dropped.
+// log passes a line on. The process applies the limits of lines; if it does not, excess lines are dropped here.
 func (v *invocation) log(q *call) error {
 	l := line{Level: q.Level, Text: q.Text, Attrs: q.Attrs}
 	size, err := l.check()
@@ -391,21 +387,21 @@ func (v *invocation) wholeLog(ctx context.Context, q *call) error {
 	return nil
 }
 
-// check is the size of a line, or says what is wrong with it.
+// check returns the size of a line, or what is wrong with it.
 func (l *line) check() (size int, err error) {
 	size = len(l.Text)
 	for _, a := range l.Attrs {
 		size += len(a)
 	}
-	// Text that is not UTF-8 grows on its way.
+	// Invalid UTF-8 grows on its way.
 	if len(l.Text) > 3*abi.MaxLogMessage || size > 6*abi.MaxLogMessage || len(l.Attrs)%2 != 0 || len(l.Attrs) > abi.MaxLogMessage {
 		return size, fmt.Errorf("a line of %d bytes with %d attributes", size, len(l.Attrs))
 	}
 	return size, nil
 }
 
-// lineLimit bounds the lines of an invocation a little above the contract's limits,
-// which hold for its initialisation and its run each, and lines that are held back until the end.
+// lineLimit bounds the lines of an invocation slightly above the contract's limits, which apply to its
+// initialisation and its run separately, plus lines that are held back until the end.
 type lineLimit struct {
 	lines *rate.Limiter
 	bytes int // left
@@ -423,7 +419,7 @@ func (l *lineLimit) take(size int) bool {
 	return true
 }
 
-// lowestLevel is the lowest of the named levels that the host lets through.
+// lowestLevel is the lowest named level that the host logs.
 func lowestLevel(host abi.Host) int {
 	if host.LogEnabled(abi.LevelDebug) {
 		return math.MinInt32

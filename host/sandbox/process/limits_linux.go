@@ -8,12 +8,11 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// limits are what the kernel lets a process have: a base, and what the host has
-// admitted to its guests. They follow the host's accounts, so that the kernel, and not
-// a count in the process, decides. It is safe for concurrent use.
+// limits are a process's kernel limits: a base, plus what the host has admitted to its guests. They follow the
+// host's accounts, so that the kernel enforces them, not the process. It is safe for concurrent use.
 type limits struct {
 	mu    sync.Mutex
-	pid   int // 0: it has none yet, or has ended
+	pid   int // 0: none yet, or ended
 	ended bool
 	data  uint64
 	heap  heap
@@ -39,8 +38,7 @@ func (l *limits) begin(pid int, data uint64) error {
 	return l.set()
 }
 
-// add changes the limits by what a guest may have, or may have no more: of data in all, of
-// Go's heap besides, and of files.
+// add changes the limits when a guest's allowance changes: total data, Go heap in addition, and files.
 func (l *limits) add(data, heap, files int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -65,7 +63,7 @@ func (l *limits) set() error {
 	return nil
 }
 
-// end has nothing set any more: the process has ended, and its number may be another's.
+// end stops setting limits: the process has ended, and its number may be reused.
 func (l *limits) end() {
 	l.mu.Lock()
 	defer l.mu.Unlock()

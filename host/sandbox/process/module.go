@@ -20,7 +20,7 @@ type Module struct {
 	tried map[uint32]bool // by memory limit in pages
 }
 
-// Module binds a module to the worker processes. It is the caller's to close it.
+// Module binds a module to the worker processes. The caller closes it.
 func (w *Workers) Module(m *plugin.Module) *Module {
 	return &Module{w: w, m: m, tried: map[uint32]bool{}}
 }
@@ -28,9 +28,8 @@ func (w *Workers) Module(m *plugin.Module) *Module {
 // trialJob stands for the job in the memory account while a module is tried.
 const trialJob = "trial"
 
-// Try makes an instance on trial in a worker process, with the default memory
-// limit, unless the module begins with more. The error is a [*plugin.LoadError] if
-// the module is to blame.
+// Try makes a trial instance in a worker process, with the default memory limit, unless the module's initial
+// memory exceeds it. The error is a [*plugin.LoadError] if the module is to blame.
 func (m *Module) Try(ctx context.Context) error {
 	if _, triable := m.m.TrialNeeds(); !triable {
 		return nil
@@ -38,7 +37,7 @@ func (m *Module) Try(ctx context.Context) error {
 	if err := m.store(ctx, false); err != nil {
 		return err
 	}
-	needs, _ := m.m.TrialNeeds() // with what the code takes
+	needs, _ := m.m.TrialNeeds() // including the code's size
 	return m.try(ctx, needs)
 }
 
@@ -64,7 +63,7 @@ func (m *Module) try(ctx context.Context, needs plugin.Needs) error {
 	x := &executor{m: m, w: m.w, settings: plugin.Settings{JobName: trialJob}, needs: needs}
 	err := m.tryIn(ctx, m.w.trials, x)
 	if errors.As(err, new(*deadError)) && ctx.Err() == nil {
-		// Another module may have ended the process. If this one does, it is to blame.
+		// Another module may have ended the process. If this one does so alone, it is to blame.
 		g := m.w.group("trial "+m.m.Digest(), "a module on trial", nil)
 		defer m.w.unref(g)
 		if err = m.tryIn(ctx, g, x); errors.As(err, new(*deadError)) {
@@ -117,14 +116,13 @@ func (m *Module) tryIn(ctx context.Context, g *group, x *executor) error {
 	}
 }
 
-// errNotFound says that a process does not see what the host has stored for it.
+// errNotFound says that a process does not find what the host has stored for it.
 var errNotFound = errors.New("worker process: it finds no compiled code where the host left it")
 
-// Executor configures the module for a job, and tries it in a process if that was not
-// done yet. Jobs with the same share, whose guests read the same directories by
-// themselves, run in one process; an empty share is a process for this job alone. All
-// that is wrong with the settings is in one [*plugin.LoadError]. The caller owns one
-// use of the result, to be ended with Release.
+// Executor configures the module for a job, and tries it in a process if that was not done yet. Jobs with the
+// same share whose guests directly read the same directories run in one process; with an empty share the job
+// has a process of its own. A [*plugin.LoadError] has all problems of the settings. The caller owns one use of
+// the result, and ends it with Release.
 func (m *Module) Executor(ctx context.Context, s plugin.Settings, share string) (abi.Executor, error) {
 	if _, err := m.m.Needs(s); err != nil {
 		return nil, err

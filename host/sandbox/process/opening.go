@@ -37,8 +37,8 @@ func (c *child) answered(r *opened) error {
 	return nil
 }
 
-// open has the executor opened in the process, if it is not yet. The error is a
-// [*plugin.LoadError] if the module is to blame.
+// open opens the executor in the process, if it is not open. The error is a [*plugin.LoadError] if the module
+// is to blame.
 func (c *child) open(ctx context.Context, x *executor) error {
 	if c.holds(x) {
 		return nil
@@ -97,8 +97,8 @@ func (c *child) holds(x *executor) bool {
 	}
 }
 
-// try makes an instance with so many pages of memory in the process, on trial. The
-// error is a [*plugin.LoadError] if the module is to blame.
+// try makes a trial instance with so many pages of memory in the process. The error is a [*plugin.LoadError] if
+// the module is to blame.
 func (c *child) try(ctx context.Context, x *executor, pages uint32) (opened, error) {
 	o := &opening{id: c.w.ids.Add(1), x: x, done: make(chan struct{})}
 	c.mu.Lock()
@@ -124,12 +124,12 @@ func (c *child) ask(o *opening, q *open) (err error) {
 		return err
 	}
 	q.Module.Tried = !q.Trial
-	// What the process has, it has until it is told to drop it.
+	// The process keeps a module until it is told to drop it.
 	c.order.Lock()
 	q.Bytes = !c.has(o.x.Digest())
 	c.out.queueOpen(q, q.Module.Wasm)
 	c.order.Unlock()
-	c.out.push() // if it cannot be written to, it ends
+	c.out.push() // if the write fails, the process ends
 	return nil
 }
 
@@ -176,7 +176,7 @@ func (c *child) await(ctx context.Context, o *opening) (opened, error) {
 	}
 }
 
-// deadError says how a process ended that was to do something.
+// deadError says how a process ended before it did its work.
 type deadError struct{ text string }
 
 func (e *deadError) Error() string { return e.text }
@@ -187,8 +187,7 @@ func (c *child) compiles() bool {
 	return err == nil && dir == ""
 }
 
-// forget takes executors out of those that are open, and returns the names of those that the
-// process has.
+// forget removes executors from the open ones, and returns the ids of those that the process has.
 func (c *child) forget(list ...*executor) (gone []int64) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,13 +201,13 @@ func (c *child) forget(list ...*executor) (gone []int64) {
 		case <-o.done:
 			gone = append(gone, o.id)
 		default:
-			o.gone = true // it goes when it has come
+			o.gone = true // dropped once it is open
 		}
 	}
 	return gone
 }
 
-// drop takes executors out of the process. It does not wait for it.
+// drop removes executors from the process, without waiting.
 func (c *child) drop(list ...*executor) {
 	c.order.Lock()
 	defer c.order.Unlock()

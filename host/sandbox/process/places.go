@@ -12,26 +12,25 @@ import (
 )
 
 const (
-	// itemsPerProcessor is how many items run at once on a host that says nothing of it.
+	// itemsPerProcessor is the default number of items that run at once.
 	itemsPerProcessor = 8
 	// baseTasks is how many tasks (threads) a process has, about, besides one for each processor.
 	baseTasks = 20
-	// startsPerProcessor is how many processes of jobs of their own start in a second for each
-	// processor, once as many have started as there may be.
+	// startsPerProcessor is how many dedicated processes may start per second and processor, after the first
+	// places are used.
 	startsPerProcessor = 4
 )
 
-// places are those for processes of one job: how many there are at once is bounded, and
-// groups share them as they share the slots of a host.
+// places bound how many dedicated processes run at once; groups share them as they share a host's slots.
 type places struct {
 	*slots.Slots
-	share int           // of them, for one group while there are others
+	share int           // for one group while there are others
 	pace  *rate.Limiter // of starts
 }
 
-// newPlaces makes the places of a host that runs so many items at once, 0 if it says nothing
-// of it, and may have so many tasks, 0 if that is not bounded: twice as many as items, so
-// that processes are there for the next fires, but three quarters of the tasks at most.
+// newPlaces returns the places of a host that runs items at once (0: default) and may have tasks threads (0:
+// unbounded): twice as many as items, so that processes are ready for the next fires, but at most three
+// quarters of the tasks.
 func newPlaces(items, tasks int) places {
 	n := 2 * cmp.Or(items, itemsPerProcessor*runtime.GOMAXPROCS(0))
 	if tasks > 0 {
@@ -40,14 +39,14 @@ func newPlaces(items, tasks int) places {
 	return places{slots.New(n), max(n*3/4, 1), rate.NewLimiter(rate.Limit(startsPerProcessor*runtime.GOMAXPROCS(0)), n)}
 }
 
-// tasksOfProcess is how many tasks a process has, about.
+// tasksOfProcess is about how many tasks a process has.
 func tasksOfProcess() int { return baseTasks + runtime.GOMAXPROCS(0) }
 
 // account is that of an executor whose job is in the group.
 func (p places) account(group string) *slots.Account { return p.Account(group, p.share) }
 
-// place waits for the place of a process of the executor's own, and ends idle ones for it.
-// With a context that is over it takes one that is free.
+// place waits for the place of a dedicated process, and ends idle ones for it. If ctx is over it only takes a
+// free one.
 func (w *Workers) place(ctx context.Context, x *executor) (*slots.Hold, error) {
 	h, over := &slots.Hold{Account: x.account}, make(chan struct{})
 	close(over)

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
-// packResult takes a result apart. Texts that a guest can make long are cut.
+// packResult packs a result for the wire. It cuts texts that a guest can make long.
 func packResult(run int64, r abi.Result) result {
 	p := result{Run: run, Outcome: r.Outcome, NotBegun: r.NotBegun, Status: r.Status, Message: clip(r.Message), Offset: r.Offset, Staged: r.Staged,
 		Batches: r.Batches, Records: r.Records, Yielded: r.Yielded, Memory: r.Memory, DroppedLines: r.DroppedLines, Reads: r.Reads, ReadBytes: r.ReadBytes, PauseKey: r.PauseKey}
@@ -31,7 +31,7 @@ func packResult(run int64, r abi.Result) result {
 	return p
 }
 
-// unpack checks a result and puts it together. The error says what is wrong with it.
+// unpack checks and unpacks a result. The error says what is wrong with it.
 func (p *result) unpack() (abi.Result, error) {
 	r := abi.Result{Outcome: p.Outcome, NotBegun: p.NotBegun, Status: p.Status, Message: p.Message, Staged: p.Staged,
 		Batches: p.Batches, Records: p.Records, Yielded: p.Yielded, Memory: p.Memory, DroppedLines: p.DroppedLines, Reads: p.Reads, ReadBytes: p.ReadBytes, PauseKey: p.PauseKey}
@@ -59,7 +59,7 @@ func (p *result) unpack() (abi.Result, error) {
 }
 
 func (p *result) check() error {
-	// That a worker process has ended is the host's to say.
+	// Only the host may report that a worker process has ended.
 	if !slices.Contains(abi.Outcomes(), p.Outcome) || p.Outcome == abi.OutcomeWorker {
 		return fmt.Errorf("the outcome %q", clip(string(p.Outcome)))
 	}

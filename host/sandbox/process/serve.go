@@ -14,35 +14,32 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
-// heapLimit is the heap from which the collector of a process works harder, in bytes,
-// besides the native stacks of its guests. Their memories lie outside of the heap.
+// heapLimit is the heap size above which a process's collector works harder, in bytes, besides its guests'
+// native stacks. The guests' memories are outside the heap.
 const heapLimit = baseData / 2
 
-// heapStep is how much more of the heap guests have before the limit follows: all guests
-// stop while it is set.
+// heapStep is how much the guests' heap must grow before the limit is set again: setting it stops all guests.
 const heapStep = 64 << 20
 
-// atOnce is how many guests the scheduler of Go runs at once, at least. It takes a
-// processor from a guest that computes after 10 ms only, and hands it to one that waits in
-// turn. With a thread for each, the kernel shares the processors, and lets one run at
-// once that has slept.
+// atOnce is the least number of guests that Go's scheduler runs at once. It takes a processor from a computing
+// guest only after 10 ms. With a thread for each guest, the kernel shares the processors, and lets a guest run
+// at once that has slept.
 const atOnce = 64
 
-// The collector stops all guests, and one that computes lets it wait: so it runs when
-// the heap has collect percent of garbage, and as if there were at least ballast bytes
-// that are none. The ballast is never touched, and takes no memory.
+// The collector stops all guests, and a computing guest delays it: so it runs only when the heap has collect
+// percent of garbage, computed as if there were at least ballast bytes of live data. The ballast is never
+// touched, and takes no memory.
 const (
 	collect = 400
 	ballast = 16 << 20
 )
 
-// Serve is all that a worker process does. in and out are its standard input and
-// output. It restricts the whole process, which is to end when Serve returns, with
-// all guests that still run. The error is nil if the host has ended it.
+// Serve is the main function of a worker process. in and out are its standard input and output. It restricts
+// the whole process, which must end when Serve returns, with all running guests. The error is nil if the host
+// has ended it.
 func Serve(in io.Reader, out io.Writer) error { return serve(in, out, nil) }
 
-// serve calls restricted, unless it is nil, when the sandbox is closed: what it
-// returns is given to the host.
+// serve calls restricted, unless it is nil, when the sandbox is active, and reports its result to the host.
 func serve(in io.Reader, out io.Writer, restricted func() string) error {
 	s := newSession(fromHost(in), newWriter(out))
 	var q start
@@ -82,7 +79,7 @@ type session struct {
 	executors map[int64]*lodger
 	guests    map[int64]*guest
 	runs      map[int64]*invocationHere
-	freed     int // bytes of modules that are gone, since the collector has run
+	freed     int // bytes of dropped modules since the last garbage collection
 	heap      heap
 	limit     int64 // of the heap
 
@@ -129,8 +126,8 @@ func (s *session) start(q *start, restricted func() string) ready {
 	return r
 }
 
-// addHeap takes note of what guests may have of Go's heap, more or less. The collector works
-// harder from there on: before the kernel refuses memory, which ends the process.
+// addHeap changes the guests' heap allowance. Above it the collector works harder, before the kernel refuses
+// memory, which ends the process.
 func (s *session) addHeap(bytes int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -141,15 +138,15 @@ func (s *session) addHeap(bytes int64) {
 	}
 }
 
-// stackGarbage is how many bytes of native stacks there are until the collector is run for them.
-// It is much slower than guests that recurse: without waiting for it they would take all
-// that the process may have for stacks that are gone.
+// stackGarbage is how many bytes of native stacks may become garbage before the collector is run for them.
+// Guests that recurse are much faster than the collector: if they did not wait for it, dead stacks would use up
+// the process's limit.
 const stackGarbage = 128 << 20
 
-// stackLeft is how many of them may be left when the last guest is gone.
+// stackLeft is how many such bytes may remain when the last guest is gone.
 const stackLeft = 16 << 20
 
-// stackGrown has a guest wait for the collector if there is much for it.
+// stackGrown makes a guest wait for the collector if there is much garbage.
 func (s *session) stackGrown(bytes int64) {
 	s.sweep.Lock()
 	defer s.sweep.Unlock()
@@ -175,7 +172,7 @@ func (s *session) collectLeft() {
 	}
 }
 
-// take acts on a frame of the host's. An error ends the process.
+// take handles a frame from the host. An error ends the process.
 func (s *session) take(k kind, body []byte) error {
 	switch k {
 	case kindOpen:
@@ -204,7 +201,7 @@ func decoded[T any](in *reader, body []byte, act func(*T) error) error {
 	return act(q)
 }
 
-// open opens an executor in a goroutine of its own: it takes a while, and others run.
+// open opens an executor in a goroutine of its own, since it takes a while and guests run.
 func (s *session) open(q *open) error {
 	var wasm []byte
 	if q.Bytes {
@@ -267,7 +264,7 @@ func (s *session) load(q *open, m *plugin.Module, size int) opened {
 	return opened{Failure: clip(err.Error())}
 }
 
-// gone closes a module. Code goes back to the system when the collector has run.
+// gone closes a module. Its code is returned to the system after a garbage collection.
 func (s *session) gone(m *plugin.Module, size int) {
 	m.Close()
 	s.mu.Lock()
@@ -282,7 +279,7 @@ func (s *session) gone(m *plugin.Module, size int) {
 	}
 }
 
-// freedBytes of modules are four times as much of code, about.
+// freedBytes of modules are about four times as much code.
 const freedBytes = 16 << 20
 
 func (s *session) drop(q *dropped) error {
@@ -324,7 +321,7 @@ func (s *session) cancel(q *cancel) error {
 	s.mu.Lock()
 	v := s.runs[q.Run]
 	s.mu.Unlock()
-	if v != nil { // else it has ended at the same time
+	if v != nil { // otherwise it has ended at the same time
 		v.learn(q.Value)
 	}
 	return nil
@@ -363,7 +360,7 @@ func (s *session) run(q *run) error {
 	return g.add(v)
 }
 
-// finish sends a result. The run is known no more when the host learns of it.
+// finish sends a result. The run is removed before the host learns of it.
 func (s *session) finish(v *invocationHere, r abi.Result) {
 	v.life.release()
 	s.mu.Lock()

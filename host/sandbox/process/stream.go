@@ -18,8 +18,7 @@ const headSize = 5
 // codec encodes and decodes the bodies of frames.
 type codec struct {
 	cbor.EncMode
-	// cbor.DecMode of what comes from a process, which may be hostile, and of what
-	// comes from the host, which may be long.
+	// Modes for frames from a process, which may be hostile, and from the host, which may be long.
 	strict, long cbor.DecMode
 }
 
@@ -59,8 +58,8 @@ func fromHost(r io.Reader) *reader {
 	return &reader{r: bufio.NewReaderSize(r, 32<<10), max: maxFromHost, mode: theCodec().long}
 }
 
-// piece is how many bytes of a frame are read at once: memory is taken as they
-// come, not as the frame's length says.
+// piece is how many bytes of a frame are read at once: memory is allocated as they arrive, not by the frame's
+// stated length.
 const piece = 64 << 10
 
 // next reads a frame. The error is io.EOF if there is none. The body is valid until
@@ -107,8 +106,8 @@ func (r *reader) expect(want kind, into any) error {
 	return r.decode(body, into)
 }
 
-// decode reads a body. Unknown fields are mistakes: both sides are one program. The
-// error wraps none: the end of a body is not that of the stream.
+// decode reads a body. Unknown fields are errors: both sides are one program. The error wraps none, so that the
+// end of a body is not taken for that of the stream.
 func (r *reader) decode(body []byte, into any) error {
 	if err := r.mode.Unmarshal(body, into); err != nil {
 		return fmt.Errorf("a frame's body: %v", err)
@@ -117,17 +116,16 @@ func (r *reader) decode(body []byte, into any) error {
 }
 
 const (
-	// linger is how long a frame waits at most that nobody waits for.
+	// linger is the longest delay of a frame that no caller waits for.
 	linger = 10 * time.Millisecond
-	// lingering is how many bytes of such frames wait at most.
+	// lingering is how many bytes of such frames may wait.
 	lingering = 32 << 10
-	// backlog is how many bytes may wait for the other side to read: who wants to
-	// write more waits, too.
+	// backlog is how many bytes may wait for the other side to read before writers wait, too.
 	backlog = 256 << 10
 )
 
-// writer writes frames. Those that come while others are written go together, in one
-// write. It is safe for concurrent use.
+// writer writes frames. Frames that arrive during a write are combined in the next one. It is safe for
+// concurrent use.
 type writer struct {
 	w io.Writer
 
@@ -138,8 +136,7 @@ type writer struct {
 	writing bool
 	err     error
 	armed   bool // a timer writes what waits
-	// stuck is called if the other side does not read for patience; nil: nothing is. Both are
-	// not changed.
+	// stuck is called if the other side does not read for patience; nil is ignored. Both are constant.
 	stuck    func()
 	patience time.Duration
 }
@@ -150,19 +147,17 @@ func newWriter(w io.Writer) *writer {
 	return x
 }
 
-// send writes a frame. It returns when the frame is written, or when another
-// goroutine is about to write it. An error of the other side's end may come with a
-// later call.
+// send writes a frame. It returns when the frame is written, or when another goroutine is about to write it.
+// The error of a closed pipe may be returned by a later call.
 func (w *writer) send(k kind, body any) error { return w.put(k, body, nil, true) }
 
 // sendBytes writes a frame with a body as it is.
 func (w *writer) sendBytes(k kind, body []byte) error { return w.put(k, nil, body, true) }
 
-// later writes a frame with the next one that is sent, or after a while.
+// later writes a frame with the next one that is sent, or after linger.
 func (w *writer) later(k kind, body any) error { return w.put(k, body, nil, false) }
 
-// queueOpen has an open, and the module that belongs to it if it says so, wait for push. It
-// does not wait itself.
+// queueOpen queues an open, and its module if it has one, for push. It does not block.
 func (w *writer) queueOpen(q *open, wasm []byte) {
 	raw, err := theCodec().Marshal(q)
 	w.mu.Lock()
@@ -176,15 +171,14 @@ func (w *writer) queueOpen(q *open, wasm []byte) {
 	}
 }
 
-// push writes what waits.
+// push writes what is queued.
 func (w *writer) push() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.flush()
 }
 
-// note writes a frame after a while, as later does, but never waits: it is for frames
-// that are short, and of which there are few.
+// note writes a frame after linger, as later does, but never blocks: it is for few, short frames.
 func (w *writer) note(k kind, body any) {
 	raw, err := theCodec().Marshal(body)
 	if err != nil {
@@ -235,7 +229,7 @@ func (w *writer) add(k kind, body []byte) {
 	w.buf = append(append(w.buf, head[:]...), body...)
 }
 
-// late writes what has waited.
+// late writes queued frames when the timer fires.
 func (w *writer) late() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -243,8 +237,7 @@ func (w *writer) late() {
 	w.flush()
 }
 
-// flush writes all that waits, unless another goroutine does. mu is held, but not
-// while it writes.
+// flush writes everything queued, unless another goroutine does. mu is held, but released during the write.
 func (w *writer) flush() {
 	if w.writing {
 		return

@@ -2,28 +2,26 @@ package process
 
 import "time"
 
-// quarantine is how long a job runs in a process of its own after the end of a process
-// in which its guests ran.
+// quarantine is how long a job runs in a dedicated process after a process ended in which its guests ran.
 const (
 	quarantine = time.Hour
-	// convicted is how long it does if that process ends, too.
+	// convicted is the same if the dedicated process ended, too.
 	convicted = 24 * time.Hour
 )
 
 // suspect is a module of a job.
 type suspect struct{ job, digest string }
 
-// suspicion is why a job runs in a process of its own.
+// suspicion is why a job runs in a dedicated process.
 type suspicion struct {
 	until time.Time
-	// alone says that its guests have ended a process in which there were no others.
+	// alone says that its guests were alone in a process that ended.
 	alone bool
 }
 
 func (x *executor) suspect() suspect { return suspect{x.settings.JobName, x.Digest()} }
 
-// suspected notes that a process ended in which guests of the job ran; alone says that
-// there were no others.
+// suspected notes that a process ended in which guests of the job ran; alone says that there were no others.
 func (w *Workers) suspected(key suspect, alone bool) {
 	now := time.Now()
 	w.mu.Lock()

@@ -30,8 +30,8 @@ func tasksLimit() int {
 	}))
 }
 
-// groupLimit is the least limit of the control groups in which a process is by its file
-// cgroup; read is what a file has, empty if there is none. 0: there is none.
+// groupLimit returns the lowest limit among a process's control groups; cgroup is its cgroup file, read returns
+// a file's content, empty if it is missing. 0: none.
 func groupLimit(cgroup string, read func(file string) string) (most int) {
 	for line := range strings.Lines(cgroup) {
 		parts := strings.SplitN(strings.TrimSpace(line), ":", 3)
@@ -51,7 +51,7 @@ func groupLimit(cgroup string, read func(file string) string) (most int) {
 	return most
 }
 
-// lesser is the lesser of two limits, of which 0 is none.
+// lesser returns the lower of two limits; 0 is none.
 func lesser(a, b int) int {
 	if a == 0 || (b != 0 && b < a) {
 		return b

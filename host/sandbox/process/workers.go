@@ -20,19 +20,17 @@ import (
 )
 
 const (
-	// Grace is how long a guest may go on after its time is up; then its process is
-	// killed. One that was stopped has half of it.
+	// Grace is how long a guest may continue after its time is up, before its process is killed. A stopped one
+	// has half of it.
 	Grace = 2 * time.Second
-	// baseMemory is what a process costs besides its guests and its modules, in
-	// bytes: the memory budget is charged for it while the process lives. See
-	// docs/measurements.md.
+	// baseMemory is what a process costs besides guests and modules, in bytes: the memory budget is charged for
+	// it while the process lives. See docs/measurements.md.
 	baseMemory = 24 << 20
 	// idleTime is how long a process without guests is kept. It is longer than
 	// the time between two fires of a job that runs every minute.
 	idleTime = 90 * time.Second
-	// startTime bounds the start of a process, and the time that it takes to load a
-	// module, whose trial may take abi.InitializeTimeout; compileTime is added if it
-	// compiles the module itself.
+	// startTime bounds the start of a process, and the loading of a module, whose trial may take
+	// abi.InitializeTimeout; compileTime is added if the process compiles the module itself.
 	startTime   = 15 * time.Second
 	compileTime = 3 * time.Minute
 )
@@ -42,18 +40,16 @@ type Options struct {
 	// Runtime reads and stores the modules, and has the memory budget. It is
 	// closed after the Workers.
 	Runtime *plugin.Runtime
-	// Command makes the command, not started yet, of a program that calls
-	// [Serve] and ends. The label says for people what it runs. Its streams,
-	// environment and directory are set by this package.
+	// Command returns the command, not started, of a program that calls [Serve] and ends. The label describes
+	// for people what it runs. This package sets its streams, environment and directory.
 	Command func(label string) *exec.Cmd
-	// Items is how many items run at once on this host; 0 is 8 for each processor. Twice as
-	// many processes of one job may run, or fewer if the host may have few tasks.
+	// Items is how many items run at once on this host; 0 is 8 for each processor. Twice as many dedicated
+	// processes may run, or fewer if the host may have few tasks.
 	Items int
 	// Logger takes what an operator should know; nil drops it.
 	Logger *slog.Logger
 
-	// For tests: instead of idleTime, Grace, startTime and tasksLimit, unless 0; and what a process
-	// says of its sandbox.
+	// For tests: replace idleTime, Grace, startTime and tasksLimit, unless 0; and a report about the sandbox.
 	idle, grace, patience time.Duration
 	tasks                 int
 	sandbox               func(string)
@@ -68,7 +64,7 @@ type Stats struct {
 	Ended map[Cause]int64
 }
 
-// Cause says why a process ended that this host has not ended.
+// Cause says why a process ended that this host did not end.
 type Cause string
 
 // The causes.
@@ -92,12 +88,12 @@ type Workers struct {
 	// functions of the capabilities, by module.name
 	functions map[string]*abi.Import
 	ended     chan struct{}
-	joined    sync.WaitGroup // that goroutine, that of keep, and those that wait for processes
+	joined    sync.WaitGroup // of that goroutine, keep, and those that wait for processes
 	changed   chan struct{}  // for keep: look again
 	endKeep   context.CancelFunc
 	ids       atomic.Int64 // of executors, guests and runs
 	places    places       // of processes of one job
-	wanted    atomic.Int64 // who waits for a place
+	wanted    atomic.Int64 // how many wait for a place
 
 	mu        sync.Mutex
 	closed    bool
@@ -142,8 +138,8 @@ func (w *Workers) nudge() {
 	}
 }
 
-// group is the group with the key, whose guests read the directories by themselves.
-// The caller has a reference, and ends it with unref.
+// group returns the group with the key, whose guests directly read the directories. The caller has a reference,
+// and ends it with unref.
 func (w *Workers) group(key, label string, mounts []plugin.Mount) *group {
 	readable := readableOf(mounts)
 	key = keyOf(key, readable)
@@ -158,11 +154,11 @@ func (w *Workers) group(key, label string, mounts []plugin.Mount) *group {
 	return g
 }
 
-// readableOf are the directories that guests read by themselves.
+// readableOf returns the directories that guests read directly.
 func readableOf(mounts []plugin.Mount) []string {
 	var readable []string
 	for _, m := range mounts {
-		if !m.Write { // else the host does what there is to do
+		if !m.Write { // otherwise the host does the operations
 			readable = append(readable, m.Host)
 		}
 	}

@@ -578,7 +578,7 @@ func (b *bodies) branchTable(c *cursor) {
 	b.shape.unreachable()
 }
 
-// callIndirect reads what follows call_indirect.
+// callIndirect reads and writes the operands of call_indirect.
 func (b *bodies) callIndirect(c *cursor) {
 	t := b.within(c, "type", c.u32(), b.types)
 	b.out = appendU32(appendU32(b.out, t), c.u32())

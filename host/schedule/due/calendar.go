@@ -1,5 +1,5 @@
-// Package due says which instants of a job are due, and why others run late or not at
-// all. It is given the clock and what was begun, and decides by these alone.
+// Package due decides which instants of a job are due, and why others run late or not at all. It is pure: the
+// caller passes the time and what was begun.
 package due
 
 import (
@@ -13,58 +13,58 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// Calendar is a job's schedule and what has come due of it. All times are of the wall
-// clock. It is for one goroutine.
+// Calendar is a job's schedule and its due instants. All times are of the wall clock. It is for one goroutine.
 type Calendar struct {
 	// Schedule is nil for a job that only triggers run. It may be a [Spread] as well, and an
 	// [Excluding].
 	Schedule cron.Schedule
 	// Next is the next scheduled instant; zero for none.
 	Next time.Time
-	// Parked is an instant that waits for the items to be sharded; zero for none.
+	// Parked is an instant that waits until the items are sharded; zero for none.
 	Parked time.Time
-	// NotBefore is the instant up to which nothing has a catch-up.
+	// NotBefore: instants up to this one are not caught up.
 	NotBefore time.Time
-	// Window is how late an instant that was missed may run. The jitter of the schedule comes on top.
+	// Window is how late a missed instant may run, plus the schedule's jitter.
 	Window time.Duration
-	// Ahead is by how much the wall clock is ahead of the one by which all hosts count the Window.
+	// Ahead is how far the wall clock is ahead of the registry's clock, by which all hosts measure the Window.
 	Ahead time.Duration
 	// Off says why there is no catch-up, for the reasons of a job without; empty: misfire is off.
 	Off reason.Code
-	// excluded is the next instant that is excluded and was not reported, zero for none; reported
-	// is when one was last.
+	// excluded is the next excluded instant that was not reported, zero for none; reported is the time of the
+	// last report.
 	excluded, reported time.Time
 	found              recent
 }
 
-// recent are instants that have come, as they were found last: the items of a job mostly ask for the same ones.
+// recent caches past instants of the last query: the items of a job mostly ask for the same ones.
 type recent struct {
 	floor, end time.Time
-	// at are those from floor to end, ascending; if there are more than maxTaken, the newest, fewestTaken at least.
+	// at are the instants from floor to end, ascending; if there are more than maxTaken, only the newest, at
+	// least fewestTaken.
 	at   []time.Time
 	more bool // there are older ones
 }
 
-// Spread is a schedule whose starts are put off. An instant comes due when its delay is over, and
-// not before the instants that are earlier than it.
+// Spread is a schedule that delays its starts. An instant comes due when its delay is over, and not before
+// earlier instants.
 type Spread interface {
-	// Delay is by how much the start of an instant is put off: the same on all hosts.
+	// Delay is how long the start of an instant is delayed: the same on all hosts.
 	Delay(at time.Time) time.Duration
-	// Jitter is the most by which a start is put off.
+	// Jitter is the longest delay.
 	Jitter() time.Duration
-	// Reached is the time up to which all instants are due now, and none after it.
+	// Reached returns a time: all instants up to it are due now, later ones are not.
 	Reached(now time.Time) time.Time
 }
 
 // Excluding is a schedule with instants that do not fire.
 type Excluding interface {
-	// NextExcluded is the first of them after a time; zero for none.
+	// NextExcluded is the first such instant after a time; zero for none.
 	NextExcluded(after time.Time) time.Time
 }
 
-// Parametric is a schedule that has job parameters for its instants.
+// Parametric is a schedule with job parameters for its instants.
 type Parametric interface {
-	// Parameter is that of an instant; ok is false if it is the job's own.
+	// Parameter is the parameter of an instant; ok is false if it is the job's own.
 	Parameter(at time.Time) (parameter string, ok bool)
 }
 
@@ -76,28 +76,28 @@ func (c *Calendar) Parameter(at time.Time) (parameter string, ok bool) {
 	return "", false
 }
 
-// Cause is why instants do not run as they come due.
+// Cause says why instants do not run when they come due.
 type Cause uint8
 
 // The causes.
 const (
-	Later    Cause = iota // a newer instant stands for them
+	Later    Cause = iota // a newer instant supersedes them
 	Disabled              // the host was disabled for the job, or away from it
-	Missed                // no host had the item
+	Missed                // no host owned the item
 	Busy                  // the item still ran
 	Full                  // too many wait already
 	TooOld                // longer ago than the window, or too many newer ones were missed
 	Excluded              // a calendar of the job excludes them
 )
 
-// Skip is one instant, or several that follow each other, for which no fire comes.
+// Skip is one instant, or several in a row, without a fire.
 type Skip struct {
 	First, Through time.Time // Through is zero for one instant
 	Cause          Cause
 	Reason         reason.Reason
 }
 
-// Arm makes the first instant that is not due at a time the next one.
+// Arm sets Next to the first instant that is not due at now.
 func (c *Calendar) Arm(now time.Time) {
 	c.arm(c.reached(now))
 	c.excluded = c.excludedAfter(now)
@@ -105,7 +105,7 @@ func (c *Calendar) Arm(now time.Time) {
 
 func (c *Calendar) arm(after time.Time) { c.Next, c.found = c.After(after), recent{} }
 
-// reached is the time up to which all instants are due, and none after it.
+// reached returns a time: all instants up to it are due, later ones are not.
 func (c *Calendar) reached(now time.Time) time.Time {
 	if s, is := c.Schedule.(Spread); is {
 		return s.Reached(now)
@@ -113,7 +113,7 @@ func (c *Calendar) reached(now time.Time) time.Time {
 	return now
 }
 
-// Delay is by how much the start of an instant is put off.
+// Delay is how long the start of an instant is delayed.
 func (c *Calendar) Delay(at time.Time) time.Duration {
 	if s, is := c.Schedule.(Spread); is && !at.IsZero() {
 		return s.Delay(at)
@@ -144,14 +144,13 @@ func (c *Calendar) After(t time.Time) time.Time {
 	return c.Schedule.Next(t)
 }
 
-// Due reports whether an instant has come that was not taken.
+// Due reports whether an instant is due that Take has not returned.
 func (c *Calendar) Due(now time.Time) bool {
 	return c.Schedule != nil && !c.Next.IsZero() && !now.Before(c.DueAt())
 }
 
-// SetBack takes note that the wall clock was set back to now. What lies ahead by it
-// comes sooner than what was computed. An instant that came due by the old clock and
-// by the new one, and was not taken, stays due.
+// SetBack is called when the wall clock was set back to now. Instants that were computed for later come sooner.
+// An instant that was due by both clocks, and was not taken, stays due.
 func (c *Calendar) SetBack(now time.Time) {
 	if c.Next.IsZero() || c.DueAt().After(now) {
 		c.Arm(now)
@@ -161,17 +160,16 @@ func (c *Calendar) SetBack(now time.Time) {
 	}
 }
 
-// maxTaken is how many instants are counted one by one, and fewestTaken how many of the newest are found if there are more:
-// as many as an item may catch up on.
+// maxTaken is up to how many instants are counted one by one; fewestTaken is how many of the newest are found
+// if there are more: as many as an item may catch up.
 const (
 	maxTaken    = 10_000
 	fewestTaken = jobconfig.MaxQueue
 )
 
-// Take takes the instants that are due: the process was suspended, say, or the clock
-// was set. They are coalesced into the newest, which is to fire. begun is the earliest
-// instant that one of the host's items was begun for last; held is false if it has no
-// item. skip is what the newest stands for, nil if that is nothing that is owed.
+// Take takes the due instants, several if the process was suspended or the clock was set. They are coalesced
+// into the newest, which fires. begun is the earliest of the instants that the host's items were last begun
+// for; held is false if it has no item. skip are the superseded instants, nil if none was owed.
 func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Skip) {
 	now = c.reached(now)
 	at = c.Next
@@ -182,7 +180,7 @@ func (c *Calendar) Take(now, begun time.Time, held bool) (at time.Time, skip *Sk
 	for n := c.Schedule.Next(at); !n.IsZero() && !n.After(now); n = c.Schedule.Next(n) {
 		at = n
 		if skipped++; skipped > maxTaken {
-			at = newest(c.Schedule.Next, now) // a long sleep and a fast schedule
+			at = newest(c.Schedule.Next, now) // a long sleep with a frequent schedule
 			break
 		}
 	}
@@ -210,9 +208,8 @@ func newest(next func(time.Time) time.Time, now time.Time) time.Time {
 	return now
 }
 
-// Park keeps an instant until the items have been divided; a newer one takes its
-// place. begun and held are as for Take. skip is the instant whose place was taken,
-// nil if that is not owed.
+// Park keeps an instant until the items are divided; a newer one replaces it. begun and held are as for Take.
+// skip is the replaced instant, nil if it was not owed.
 func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 	if held && c.Parked.After(begun) && c.Parked.Before(at) {
 		skip = &Skip{First: c.Parked, Cause: Later, Reason: reason.New(reason.NewerWhileSharding)}
@@ -223,8 +220,8 @@ func (c *Calendar) Park(at, begun time.Time, held bool) (skip *Skip) {
 
 // past is the time up to which instants were due.
 //
-// What is before the next instant was due: the wall clock may have gone back by some
-// milliseconds since, when the registry's became better known.
+// Everything before the next instant was due: the wall clock may have gone back by some milliseconds since,
+// when the estimate of the registry's clock improved.
 func (c *Calendar) past(now time.Time) time.Time {
 	if c.Next.IsZero() {
 		return c.reached(now)
@@ -232,8 +229,7 @@ func (c *Calendar) past(now time.Time) time.Time {
 	return c.Next.Add(-time.Millisecond)
 }
 
-// First is the first instant after a time if that came due and is not the next one; zero
-// if none did.
+// First is the first instant after since that came due, except the next one; zero if there is none.
 func (c *Calendar) First(now, since time.Time) time.Time {
 	first := c.After(since)
 	if first.IsZero() || first.After(c.past(now)) {
@@ -242,8 +238,7 @@ func (c *Calendar) First(now, since time.Time) time.Time {
 	return first
 }
 
-// Newest is the newest instant after a time that came due and is not the next one; zero
-// for none.
+// Newest is the newest instant after since that came due, except the next one; zero if there is none.
 func (c *Calendar) Newest(now, since time.Time) time.Time {
 	if c.First(now, since).IsZero() {
 		return time.Time{}
@@ -253,12 +248,12 @@ func (c *Calendar) Newest(now, since time.Time) time.Time {
 
 // missed are instants that came due and were not begun.
 type missed struct {
-	first, newest time.Time // newest: the newest in the window, for which a catch-up runs
-	count         int       // from first to newest; with gaps at most more
+	first, newest time.Time // newest: the newest in the window, which is caught up
+	count         int       // from first to newest; at most this many if more is set
 	more          bool      // there are more than count
 }
 
-// counted names how many instants were missed, but for so many of them.
+// counted says how many instants were missed, minus but.
 func (m missed) counted(but int) reason.Reason {
 	if m.more {
 		return reason.New(reason.MoreInstants, m.count-but)
@@ -266,14 +261,15 @@ func (m missed) counted(but int) reason.Reason {
 	return reason.Count(m.count - but)
 }
 
-// recentUpTo finds the newest instants of a stretch of time, which is not before window. However long that is and however
-// many there are, it looks at some tens of thousands, and seldom for items that ask one after the other.
+// recentUpTo finds the newest instants between floor and end, not before window. However long that span and
+// however many instants it has, it computes some tens of thousands at most, and caches the result for the next
+// item.
 func (c *Calendar) recentUpTo(window, floor, end time.Time) recent {
 	if c.found.end.Equal(end) && !end.IsZero() {
 		if !c.found.floor.After(floor) {
 			return c.found
 		}
-		floor = later(window, end.Add(-2*end.Sub(floor))) // the next one may ask for more again
+		floor = later(window, end.Add(-2*end.Sub(floor))) // the next item may ask for more
 	}
 	r := recent{floor: floor, end: end}
 	after := floor.Add(-time.Millisecond)
@@ -287,7 +283,7 @@ func (c *Calendar) recentUpTo(window, floor, end time.Time) recent {
 			r.at, r.more = at, false
 			back *= 2
 		}
-		// Between early, from which there are too many, and late, from which there are too few.
+		// Since early there are too many, since late too few.
 		early, late := end.Add(-back), end.Add(-back/2)
 		for r.more || len(r.at) < fewestTaken {
 			middle := early.Add(late.Sub(early) / 2)
@@ -317,7 +313,7 @@ func (c *Calendar) between(after, end time.Time) (at []time.Time, more bool) {
 	return at, false
 }
 
-// from are those of the instants that are not before a time.
+// from returns the instants that are not before a time.
 func (r recent) from(floor time.Time) []time.Time {
 	after := floor.Add(-time.Millisecond)
 	i, _ := slices.BinarySearchFunc(r.at, after, func(t, after time.Time) int {
@@ -329,11 +325,10 @@ func (r recent) from(floor time.Time) []time.Time {
 	return r.at[i:]
 }
 
-// oldest is before when instants that were missed are too old to run.
+// oldest is the time before which missed instants are too old to run.
 func (c *Calendar) oldest(now time.Time) time.Time { return now.Add(-c.Ahead - c.Window - c.jitter()) }
 
-// missedSince finds the instants after one that was begun, up to now. What is
-// ahead of the clock is left to that.
+// missedSince finds the instants after since, up to now. Instants ahead of the clock are not missed.
 func (c *Calendar) missedSince(now, since time.Time) missed {
 	end := c.past(now)
 	first := c.Schedule.Next(since)
@@ -358,11 +353,10 @@ func (c *Calendar) missedSince(now, since time.Time) missed {
 	return m
 }
 
-// CatchUp decides what an item that the host was given owes. begun is the instant that
-// it was begun for last; back is one that was handed back, zero for none: it was begun
-// in time, and runs whatever the window and latest say, unless a newer one does or was
-// begun. latest is set if the newest instant that was missed is made up for. at
-// is the instant to run, zero for none; skip is what does not run, or nil.
+// CatchUp decides what an item that the host was given has to catch up. begun is the instant that it was last
+// begun for. back is an instant that was handed back, zero for none: it was begun in time, and runs whatever
+// the window and latest say, unless a newer one runs or was begun. latest says that the newest missed instant
+// is caught up. at is the instant to run, zero for none; skip are the instants that do not run, or nil.
 func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Time, skip *Skip) {
 	m := c.missedSince(now, begun)
 	if back.After(begun) && (m.newest.IsZero() || !latest) {
@@ -388,8 +382,8 @@ func (c *Calendar) CatchUp(now, begun, back time.Time, latest bool) (at time.Tim
 	return m.newest, skip
 }
 
-// excludedInterval is how often excluded instants of a frequent schedule are reported: several
-// then are one report.
+// excludedInterval is how often excluded instants of a frequent schedule are reported: one report then covers
+// several.
 const excludedInterval = 10 * time.Minute
 
 // excludedAfter is the first instant after a time that is excluded; zero for none.
@@ -400,7 +394,7 @@ func (c *Calendar) excludedAfter(t time.Time) time.Time {
 	return time.Time{}
 }
 
-// ExcludedAt is when excluded instants are to be taken next; zero for never.
+// ExcludedAt is when to call TakeExcluded next; zero for never.
 func (c *Calendar) ExcludedAt() time.Time {
 	if c.excluded.IsZero() {
 		return c.excluded
@@ -408,9 +402,9 @@ func (c *Calendar) ExcludedAt() time.Time {
 	return later(c.excluded, c.reported.Add(excludedInterval))
 }
 
-// TakeExcluded takes the excluded instants up to now that were not taken: those that follow each
-// other, without one that fires between them, together. They follow from the configuration, and
-// nothing is written for them; a host that comes later takes those after it came.
+// TakeExcluded takes the excluded instants up to now that were not taken: consecutive ones, without a firing
+// instant between them, as one Skip. Nothing is stored for them, because they follow from the configuration; a
+// host takes those since it joined.
 func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
 	if at := c.ExcludedAt(); at.IsZero() || at.After(now) {
 		return nil
@@ -439,23 +433,22 @@ func (c *Calendar) TakeExcluded(now time.Time) (skips []*Skip) {
 	return skips
 }
 
-// Limits say which of the instants that an item missed run for themselves.
+// Limits say which of an item's missed instants run one by one.
 type Limits struct {
-	// Busy is up to when the item ran, as far as its record says: what came until then came while it ran.
-	// At most QueueMax of that run, with the Waiting ones that wait already: the oldest ones, or the newest
-	// one alone if Newest is set.
+	// Busy is until when the item ran, as far as its record says: instants up to it came while it ran. At most
+	// QueueMax of them run, counting the Waiting ones: the oldest, or only the newest if Newest is set.
 	Busy              time.Time
 	QueueMax, Waiting int
 	Newest            bool
-	// Shared says that QueueMax is the item's part of what the host keeps, and less than that of the job.
+	// Shared says that QueueMax is the item's part of the host's limit, and less than the job's.
 	Shared bool
-	// CatchUpMax of what came since run at most, within the calendar's Window; 0: none by Each.
+	// CatchUpMax is how many later instants run at most, within the calendar's Window; 0: Each catches up none.
 	CatchUpMax int
 }
 
-// Each decides what an item that the host was given owes, if instants do not stand for each other.
-// begun is the instant up to which all is accounted for. queued came while the item ran, missed since;
-// both are to run, oldest first. skips are the others, up to through: what comes after that is left to CatchUp.
+// Each decides what an item that the host was given has to catch up, if instants are not coalesced. begun is
+// the instant up to which all are accounted for. queued came due while the item ran, missed later; both run,
+// oldest first. skips are the others, up to through: later instants are left to CatchUp.
 func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.Time, skips []*Skip, through time.Time) {
 	queued, missed, skips, through = c.each(now, begun, l)
 	for _, s := range skips {
@@ -464,8 +457,8 @@ func (c *Calendar) Each(now, begun time.Time, l Limits) (queued, missed []time.T
 	return queued, missed, skips, through
 }
 
-// lastUpTo is where a stretch of instants that are skipped ends: at a time, or, of a schedule of given instants, at the last of
-// them up to there. Others may be given later.
+// lastUpTo is where a span of skipped instants ends: at t, or, for a Listed schedule, at its last instant up to
+// t, because more may be added.
 func (c *Calendar) lastUpTo(t time.Time) time.Time {
 	if l, is := c.Schedule.(*Listed); is {
 		return l.lastUpTo(t)
@@ -505,7 +498,7 @@ func (c *Calendar) each(now, begun time.Time, l Limits) (queued, missed []time.T
 	return queued, missed, skips, end
 }
 
-// whileBusy decides about the instants after one time up to another, between which the item ran.
+// whileBusy decides about the instants between two times while the item ran.
 func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time, skips []*Skip) {
 	first, room := c.Schedule.Next(after), l.QueueMax-l.Waiting
 	if first.IsZero() || first.After(to) {
@@ -532,7 +525,7 @@ func (c *Calendar) whileBusy(after, to time.Time, l Limits) (queued []time.Time,
 	return queued, skips
 }
 
-// QueueFull says why an instant of an item that still runs does not wait. shared is as in Limits.
+// QueueFull is the reason why an instant is not queued while the item runs. shared is as in Limits.
 func QueueFull(most int, shared bool) reason.Reason {
 	if shared {
 		return reason.New(reason.QueueFullShared, reason.Count(most))

@@ -11,43 +11,44 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Before is a job before one that comes after others: what is demanded of it, and how its fires have ended.
+// Before is a job that another one comes after: the required outcome, and how its fires have ended.
 type Before struct {
 	jobconfig.After
 	Ends tree.Ends
 }
 
-// Caused is a trigger of the jobs before that is to trigger this one.
+// Caused is a trigger of the earlier jobs that triggers this one.
 type Caused struct {
 	Root int64 // with which the chain began
 	At   time.Time
 }
 
-// Unmet is a fire of the jobs before after which this one does not run.
+// Unmet is a fire of the earlier jobs that this job does not follow.
 type Unmet struct {
 	Fire tree.Fire // Trigger is the root of the chain
-	// Late is set if a job before did not end in time; else it did not end as it had to.
+	// Late is set if an earlier job did not end in time; otherwise its outcome was not the required one.
 	Late   bool
 	Reason reason.Reason
 	// Passed is when the jobs before ended, if they had ended for a later one by then; else zero.
 	Passed time.Time
 }
 
-// Following is what a job that comes after others is to do.
+// Following is what a job that comes after others has to do.
 type Following struct {
 	Starts []Start  // instants that are due, ascending
 	Rounds []Caused // triggers, ascending
 	Unmet  []Unmet
-	At     time.Time // when the next wait for another job ends; zero if none goes on
+	At     time.Time // when the next wait for another job ends; zero if there is none
 }
 
-// waitGrace is how much longer a host waits for the end of a job before than its limit: what another host has dated
-// by its clock may come that much later.
+// waitGrace is how much longer than the limit a host waits for the end of an earlier job, because the end is
+// dated by another host's clock.
 const waitGrace = 5 * time.Second
 
-// Follow decides which fires of the jobs before one are followed by this one's. It is the same on all hosts: the ends
-// are dated by who wrote them. An instant is followed if all jobs before have a fire for it, each of which ended as
-// is demanded, and in time. The same goes for triggers, which are the same if the chain began with one trigger.
+// Follow decides which fires of the earlier jobs this job follows. All hosts decide alike, because the ends
+// carry the times of the hosts that wrote them. An instant is followed if all earlier jobs have a fire for it,
+// and each ended as required and in time. Triggers likewise; triggers are the same if the chain began with one
+// trigger.
 func Follow(now time.Time, before []Before) (f Following) {
 	type key struct{ instant, root int64 }
 	var keys []key
@@ -59,7 +60,7 @@ func Follow(now time.Time, before []Before) (f Following) {
 				k = key{0, e.Chain()}
 			}
 			if e.Only != "" {
-				continue // some items are not the job
+				continue // a fire of some items does not count
 			}
 			if at, known := first[k]; !known || e.Instant < at {
 				first[k] = e.Instant
@@ -86,7 +87,7 @@ func Follow(now time.Time, before []Before) (f Following) {
 			if f.At.IsZero() || wait.Before(f.At) {
 				f.At = wait
 			}
-		case ended.IsZero(): // not noted by all
+		case ended.IsZero(): // not noted by all jobs
 		case k.root != 0:
 			f.Rounds = append(f.Rounds, Caused{k.root, from})
 		default:
@@ -156,7 +157,7 @@ func meet(now, from time.Time, id tree.Fire, before []Before) (ended, wait time.
 	return ended, wait, nil
 }
 
-// find is the job's fire for an instant, or of a chain of triggers.
+// find returns the job's fire for an instant or a chain of triggers.
 func (b Before) find(id tree.Fire) (tree.End, bool) {
 	for _, e := range b.Ends.Fires {
 		if e.Only == "" && ((id.Trigger != 0 && e.Chain() == id.Trigger) || (id.Trigger == 0 && e.Trigger == 0 && e.Instant == id.Instant)) {
@@ -166,7 +167,7 @@ func (b Before) find(id tree.Fire) (tree.End, bool) {
 	return tree.End{}, false
 }
 
-// past reports whether the job has ended a later instant: it does not come to an earlier one any more.
+// past reports whether the job has ended a later instant, so that it never reaches an earlier one.
 func (b Before) past(id tree.Fire) bool {
 	return id.Trigger == 0 && slices.ContainsFunc(b.Ends.Fires, func(e tree.End) bool { return e.Trigger == 0 && e.Ended != 0 && e.Instant > id.Instant })
 }

@@ -6,8 +6,8 @@ import (
 	"github.com/robfig/cron/v3"
 )
 
-// changed is a schedule that became another one: instants up to a time, at, are those of
-// before, and later ones those of after. Both may be nil, which has none.
+// changed is a schedule that was replaced by another one: instants up to at are those of before, later ones
+// those of after. Both may be nil, which means no instants.
 type changed struct {
 	before, after cron.Schedule
 	at            time.Time
@@ -29,7 +29,7 @@ func (c changed) Next(t time.Time) time.Time {
 	return c.after.Next(t)
 }
 
-// of is the schedule that an instant follows; it may be nil.
+// of returns the schedule that an instant belongs to; it may be nil.
 func (c changed) of(at time.Time) cron.Schedule {
 	if at.After(c.at) {
 		return c.after
@@ -55,8 +55,8 @@ func (c changed) Jitter() (most time.Duration) {
 	return most
 }
 
-// Reached implements Spread. An instant of the schedule before that is put off holds up those
-// that come after it, so that they stay in order.
+// Reached implements Spread. A delayed instant of the old schedule also delays later ones, so that they stay in
+// order.
 func (c changed) Reached(now time.Time) time.Time {
 	if before, is := c.before.(Spread); is && now.Add(-before.Jitter()).Before(c.at) {
 		reached := before.Reached(now)
@@ -74,7 +74,7 @@ func (c changed) Reached(now time.Time) time.Time {
 	if now.Before(c.at) {
 		return now
 	}
-	return c.at // what the schedule after has before it is no instant
+	return c.at // instants of the new schedule before it do not count
 }
 
 // NextExcluded implements Excluding.
@@ -99,12 +99,11 @@ func (c changed) Parameter(at time.Time) (parameter string, ok bool) {
 	return "", false
 }
 
-// remembered is how long a schedule is known that is not in force any more.
+// remembered is how long a replaced schedule is kept.
 const remembered = 24 * time.Hour
 
-// Change has instants after a time follow another schedule; nil has none. Hosts that change it
-// at the same time agree which instants there are, whenever each of them calls Change. What came due
-// since then is due.
+// Change replaces the schedule for instants after at; nil has none. Hosts agree on the instants whenever each
+// of them calls Change. Instants that came due since at are due.
 func (c *Calendar) Change(s cron.Schedule, at time.Time) {
 	before := c.Schedule
 	if older, is := before.(changed); is && older.at.Before(at.Add(-remembered)) {

@@ -6,15 +6,15 @@ import (
 	"time"
 )
 
-// Start is an instant and when it comes due.
+// Start is an instant and the time when it comes due.
 type Start struct{ At, Due time.Time }
 
-// Listed is a schedule of instants that are given: of a job that comes after others, whose instants come due
-// when those have ended. The zero value has none.
+// Listed is a schedule of given instants, for a job that comes after others: its instants come due when those
+// have ended. The zero value has none.
 type Listed struct{ starts []Start }
 
-// NewListed is a schedule of these instants, of which each is given once. An instant comes due not before
-// those that are earlier than it.
+// NewListed returns a schedule of these instants, each given once. An instant does not come due before earlier
+// ones.
 func NewListed(starts []Start) *Listed {
 	l := &Listed{slices.SortedFunc(slices.Values(starts), func(a, b Start) int { return a.At.Compare(b.At) })}
 	for n := 1; n < len(l.starts); n++ {
@@ -66,7 +66,7 @@ func (l *Listed) Jitter() (most time.Duration) {
 	return most
 }
 
-// Reached is the time up to which all instants are due, and none after it.
+// Reached returns a time: all instants up to it are due, later ones are not.
 func (l *Listed) Reached(now time.Time) time.Time {
 	for _, s := range l.starts {
 		if s.Due.After(now) {
@@ -76,8 +76,8 @@ func (l *Listed) Reached(now time.Time) time.Time {
 	return now
 }
 
-// Extend goes by a list that has grown. Instants that the one before did not have come due, also those whose
-// time is past. It reports false for the first list: what that has may have run.
+// Extend replaces the list with a longer one. New instants come due even if their time is past. It returns
+// false for the first list, whose instants may have run.
 func (c *Calendar) Extend(list *Listed) bool {
 	before, grown := c.Schedule.(*Listed)
 	c.Schedule = list

@@ -8,15 +8,14 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Owed are the fires that an item owes.
+// Owed are the fires that an item still has to run.
 type Owed struct {
-	// Due was missed while the item ran, or while no host held it.
+	// Due was missed while the item ran, or while no host owned it.
 	Due *tree.Fire
-	// queue follows Due, oldest first: fires that each run for themselves, but for the last one,
-	// which a newer one may replace.
+	// queue follows Due, oldest first: fires that each run, except that a newer fire may replace the last one.
 	queue []queued
-	// Asked is the round of a trigger with arguments: no instant stands for it, and it
-	// goes first. One of a backfill and Due go in turn.
+	// Asked is the round of a trigger with arguments: it is never coalesced, and goes first. A backfill's round
+	// alternates with Due.
 	Asked *tree.Fire
 	// behind are rounds after Asked, which a guest has put off: oldest first.
 	behind []tree.Fire
@@ -26,7 +25,7 @@ type Owed struct {
 	settled int64
 }
 
-// queued is a fire without arguments, of which an item may have a thousand.
+// queued is a fire without arguments, in a small form because an item may have a thousand.
 type queued struct {
 	instant, trigger int64
 	source           string
@@ -38,7 +37,7 @@ func (q queued) fire() tree.Fire {
 
 func enqueue(f tree.Fire) queued { return queued{f.Instant, f.Trigger, f.Source} }
 
-// Next is what the item is to begin when it can; nil if it owes nothing.
+// Next returns the fire that the item begins next; nil if there is none.
 func (o *Owed) Next() *tree.Fire {
 	if o.Asked == nil || (o.Asked.Backfill && o.backfilled && o.Due != nil) {
 		return o.Due
@@ -46,7 +45,7 @@ func (o *Owed) Next() *tree.Fire {
 	return o.Asked
 }
 
-// Began notes that the item has begun for a fire, so that neither a backfill nor the schedule holds up the other.
+// Began notes which fire the item has begun, so that neither a backfill nor the schedule starves the other.
 func (o *Owed) Began(id tree.Fire) { o.backfilled = id.Backfill }
 
 // Ask notes that the item is to run in a round of a trigger with arguments, in the order of the rounds.
@@ -69,8 +68,8 @@ func (o *Owed) Asks() []tree.Fire {
 	return append([]tree.Fire{*o.Asked}, o.behind...)
 }
 
-// Answered notes that a fire is no longer owed: it has begun, or why not has been
-// reported. Another one stays: a trigger that is refused stands for no instant.
+// Answered removes a fire: it has begun, or the reason why not was reported. Other fires stay: a refused
+// trigger does not stand for an instant.
 func (o *Owed) Answered(id tree.Fire) {
 	o.settled = max(o.settled, id.Trigger)
 	if o.Asked != nil && o.Asked.ID() == id.ID() {
@@ -89,10 +88,10 @@ func (o *Owed) Answered(id tree.Fire) {
 	}
 }
 
-// Settled reports whether a trigger was answered, or a newer one.
+// Settled reports whether a trigger, or a newer one, was answered.
 func (o *Owed) Settled(trigger int64) bool { return o.settled >= trigger }
 
-// Waiting are Due and what follows it.
+// Waiting returns Due and the queue.
 func (o *Owed) Waiting() []tree.Fire {
 	if o.Due == nil {
 		return nil
@@ -118,7 +117,7 @@ func (o *Owed) Has(id tree.Fire) bool {
 	if o.Due == nil || o.Due.Same(id) {
 		return o.Due != nil
 	}
-	if id.Trigger != 0 { // at most two of those wait: no trigger runs for itself
+	if id.Trigger != 0 { // at most two triggers wait: they are coalesced
 		return slices.ContainsFunc(o.queue, func(q queued) bool { return q.trigger == id.Trigger })
 	}
 	at, _ := slices.BinarySearchFunc(o.queue, id.Instant, func(q queued, instant int64) int { return cmp.Compare(q.instant, instant) })
@@ -152,12 +151,12 @@ func (o *Owed) WaitingBefore(t time.Time) []tree.Fire {
 	return waiting
 }
 
-// Put adds a fire without arguments in the order of the instants. each says of a fire that no newer one stands
-// for it. gone is the fire that the new one stands for, or the new one if a newer one waits that
-// stands for it; nil if there is none. A fire that waits already is replaced.
+// Put adds a fire without arguments in the order of instants. each reports whether a fire runs by itself and is
+// not coalesced. gone is the superseded fire, which may be the new one; nil if there is none. A fire that waits
+// already is replaced.
 func (o *Owed) Put(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire) {
 	if last, waits := o.last(); waits && last.Trigger == 0 && id.Trigger == 0 && last.Instant < id.Instant && each(last) {
-		o.queue = append(o.queue, enqueue(id)) // as nearly all come
+		o.queue = append(o.queue, enqueue(id)) // the usual case
 		return nil
 	}
 	return o.insert(id, each)
@@ -176,7 +175,7 @@ func (o *Owed) insert(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire)
 	default:
 		list = slices.Insert(slices.Clone(list), at, id)
 	}
-	first := list[0] // not the list itself, which is larger
+	first := list[0] // a copy, so that the larger list can be freed
 	o.Due, o.queue = &first, nil
 	for _, f := range list[1:] {
 		o.queue = append(o.queue, enqueue(f))
@@ -184,8 +183,8 @@ func (o *Owed) insert(id tree.Fire, each func(tree.Fire) bool) (gone *tree.Fire)
 	return gone
 }
 
-// DropWaiting forgets the Waiting.
+// DropWaiting drops Due and the queue.
 func (o *Owed) DropWaiting() { o.Due, o.queue = nil, nil }
 
-// Drop forgets all that the item owes.
+// Drop drops all fires.
 func (o *Owed) Drop() { *o = Owed{} }

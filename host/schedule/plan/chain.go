@@ -8,18 +8,19 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 )
 
-// chain is what is known of the jobs before and after a job.
+// chain is the state of a job with earlier or later jobs.
 type chain struct {
-	before []*playing // by the places of Job.After; nil for one that is not played
+	before []*playing // in the order of Job.After; nil for one that is not played
 	after  []*playing
 	ends   tree.Ends
-	// dropped are items that do not run in fires of which none has ended a run yet, by instants in Unix milliseconds.
+	// dropped are items that do not run in a fire in which no run has ended yet, by instant in Unix
+	// milliseconds.
 	dropped map[int64]tree.Ranges
-	// answered are the instants of the jobs before that this one has taken, or does not run for. delays say how much later than
-	// its instant each came.
+	// answered are the earlier jobs' instants that this job has followed or refused. delays say how much later
+	// than its instant each came.
 	answered map[int64]bool
 	delays   map[int64]time.Duration
-	wakes    time.Duration // when the next wait is over; 0 if that is not to come
+	wakes    time.Duration // when the next wait is over; 0 if there is none
 }
 
 func (c *chain) follows() bool { return c != nil && c.before != nil }
@@ -31,7 +32,7 @@ func (j *playing) chained() *chain {
 	return j.chain
 }
 
-// follows links a job with those before it.
+// follows links a job to its earlier jobs.
 func (p *player) follows(j *playing, named map[string]*playing) {
 	if len(j.After) == 0 {
 		return
@@ -69,8 +70,9 @@ func (p *player) drop(j *playing, n int, instant int64) {
 	}
 }
 
-// review notes the items that do not run in fires in which another one has ended a run, as the engine does: as soon as an item begins a
-// newer one, or owes none. A fire in which no run ends is none that other jobs follow.
+// review notes items that do not run in fires in which another item has ended a run, as the engine does: as
+// soon as the item begins a newer fire, or has none to run. Other jobs do not follow a fire in which no run
+// ends.
 func (p *player) review(j *playing) {
 	c := j.chain
 	if c == nil || len(c.dropped) == 0 {
@@ -90,7 +92,7 @@ func (p *player) review(j *playing) {
 			p.note(j, tree.Settled{Fire: e.Fire(), Total: len(j.items), Failed: known})
 		}
 	}
-	for instant := range c.dropped { // what comes before a fire that has ended is noted no more
+	for instant := range c.dropped { // fires before an ended one are no longer noted
 		if slices.ContainsFunc(c.ends.Fires, func(e tree.End) bool { return e.Ended != 0 && e.Instant >= instant }) {
 			if open, noted := c.ends.Find(tree.Fire{Instant: instant}); !noted || open.Ended != 0 {
 				delete(c.dropped, instant)
@@ -109,7 +111,7 @@ func (p *player) note(j *playing, s tree.Settled) {
 	}
 }
 
-// follow has a job begin for fires of the jobs before that have ended as it demands.
+// follow begins a job for fires of the earlier jobs that ended as required.
 func (p *player) follow(j *playing) {
 	c := j.chain
 	before := make([]due.Before, len(c.before))
@@ -120,7 +122,7 @@ func (p *player) follow(j *playing) {
 		}
 		before[n].Ends = tree.Ends{Since: b.chain.ends.Since}
 		for _, e := range b.chain.ends.Fires {
-			if !c.answered[e.Instant] || len(c.before) > 1 { // of several, a later fire says that there is no earlier one to come
+			if !c.answered[e.Instant] || len(c.before) > 1 { // with several, a later fire shows that an earlier one will not come
 				before[n].Ends.Fires = append(before[n].Ends.Fires, e)
 			}
 		}

@@ -1,9 +1,9 @@
-// Package plan plays the schedules of jobs on a clock of its own: which instants come, which of them run, which do not and
-// why, given how long runs take. It decides by the functions by which the engine decides: those of host/schedule/due for
-// instants and policies, and internal/slots for who gets a slot. It reads neither a registry nor the clock.
+// Package plan simulates the schedules of jobs on a clock of its own: which instants come due, which run, which
+// do not and why, given how long runs take. It uses the engine's own decisions: host/schedule/due for instants
+// and policies, and internal/slots for slots. It reads neither a registry nor the clock.
 //
-// What it leaves out is what is no job's wish: hosts that die, registries that answer slowly, attempts that are repeated (how long
-// a run takes is with all its attempts), and triggers.
+// It leaves out failures and operators: hosts that die, slow registries, retries (a run's duration includes
+// them), and triggers.
 package plan
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule/due"
 )
 
-// Reason is why an instant of an item has no run. The words are those of the causes in host/event.
+// Reason says why an instant of an item does not run, in the words of the causes in host/event.
 type Reason string
 
 // The reasons.
@@ -33,16 +33,16 @@ const (
 	QueueFull  Reason = "queue_full" // the item still ran, and too many instants waited
 	Late       Reason = "late"       // it would have started later than startWithin
 	Paused     Reason = "paused"     // maxRuns or pauseAfterFailures had paused the job
-	Unmet      Reason = "unmet"      // a job before did not end as after demands
+	Unmet      Reason = "unmet"      // an earlier job did not end as after requires
 	Excluded   Reason = "excluded"   // a calendar excludes the day
 )
 
-// Reasons are all reasons. Those but for Excluded have cost a run.
+// Reasons returns all reasons. All but Excluded mean a lost run.
 func Reasons() []Reason {
 	return []Reason{Superseded, Overlap, QueueFull, Late, Paused, Unmet, Excluded}
 }
 
-// Job is a job as a play needs it. It is not changed by a play.
+// Job is a job of a simulation, which does not change it.
 type Job struct {
 	Name  string
 	Items int
@@ -55,26 +55,27 @@ type Job struct {
 	PauseAfterFailures int
 	// MaxConcurrency is how many items run at once on one host; 0 is no bound.
 	MaxConcurrency int
-	// Priority is 1 to 4; 0 is the default. Group is the jobs with which it shares the slots of a host.
+	// Priority is 1 to 4; 0 is the default. Group names the jobs that share slots with it.
 	Priority int
 	Group    string
-	// Limits are the keys of the limit of the namespace under which items run, by item; nil is no limit. At most Most items run under
-	// a key; of several jobs with a key, the least counts.
+	// Limits are the keys of the namespace limit for each item; nil is no limit. At most Most items run under a
+	// key; if jobs of one key differ, the smallest applies.
 	Limits []string
 	Most   int
 	// Owners are the hosts of items, by item, from 0; nil is all items on host 0.
 	Owners []int
-	// Takes says how a run goes. It is asked from several goroutines. ByItem says that items of one instant may differ.
+	// Takes says how a run goes. Several goroutines may call it. ByItem says that items of one instant may
+	// differ.
 	Takes  func(item int, instant time.Time) Run
 	ByItem bool
-	// Record has the outcome list the instants.
+	// Record makes the outcome list the instants.
 	Record bool
-	// Note is given what becomes of the instants of each item, in the order of the play, by the goroutine that plays the job; nil is
-	// nothing. It must not use the play.
+	// Note is called with each event of each item, in order, by the goroutine that simulates the job; nil is
+	// ignored. It must not use the simulation.
 	Note func(Note)
 }
 
-// Note is what becomes of an instant of an item.
+// Note is an event of an item's instant.
 type Note struct {
 	What    What
 	Item    int
@@ -90,7 +91,7 @@ type What uint8
 
 // The kinds of notes.
 const (
-	Begin What = iota // the item takes the instant, and may have to wait for a slot
+	Begin What = iota // the item takes the instant, and may wait for a slot
 	Start             // it runs
 	End
 	Skip
@@ -98,43 +99,44 @@ const (
 
 // Run is how a run of an item goes.
 type Run struct {
-	// Lag is how much later it begins than it could, Takes how long it runs then.
+	// Lag is the delay before it begins, Takes its duration.
 	Lag, Takes time.Duration
 	Failed     bool
 }
 
-// Options say what is played.
+// Options are the settings of a simulation.
 type Options struct {
-	// From and To bound the instants; To does not belong to them. What is under way at To goes on to its end.
+	// From and To bound the instants, To excluded. Runs that are in progress at To continue to their end.
 	From, To time.Time
-	// Hosts have Slots items running at once; 0 slots are enough for all. 0 hosts are one.
+	// Hosts each run Slots items at once; 0 slots means no bound, 0 hosts means one.
 	Hosts, Slots int
-	// MostStarts bounds the instants of items that are played, so that a play ends; 0 is [MostStarts].
+	// MostStarts bounds the simulated instants of items; 0 is [MostStarts].
 	MostStarts int64
 }
 
 // MostStarts is how many instants of items a play has at most.
 const MostStarts = 50_000_000
 
-// Outcome is what became of one job.
+// Outcome is the result of one job.
 type Outcome struct {
 	// Fires are the instants that came, Runs the runs of items, and Failed those of them that failed.
 	Fires, Runs, Failed int
-	// Overlaps are instants of items that came while the item still ran.
+	// Overlaps counts instants of items that came due while the item still ran.
 	Overlaps int
-	// FirstOverlap and FirstSkip are the first instants that overlapped and that had no run; zero for none.
+	// FirstOverlap and FirstSkip are the first instants that overlapped and that did not run; zero for none.
 	FirstOverlap, FirstSkip time.Time
 	// Skipped are the instants of items without a run, by reason.
 	Skipped map[Reason]int
-	// SlotWaits are runs that waited for a slot or for maxConcurrency, PermitWaits those that waited for a limit of the namespace.
+	// SlotWaits counts runs that waited for a slot or for maxConcurrency, PermitWaits those that waited for a
+	// limit of the namespace.
 	SlotWaits, PermitWaits            int
 	LongestSlotWait, LongestPermit    time.Duration
 	LongestRun, LatestStart, RunsTook time.Duration
-	// Instants are those that came, ascending in the order of their coming, if [Job.Record] is set.
+	// Instants are the instants that came due, in that order, if [Job.Record] is set.
 	Instants []time.Time
 }
 
-// Lost are the instants of items that have no run and should have one.
+// Lost counts the instants of items that should have run and did not.
 func (o *Outcome) Lost() (lost int) {
 	for reason, n := range o.Skipped {
 		if reason != Excluded {
@@ -144,15 +146,15 @@ func (o *Outcome) Lost() (lost int) {
 	return lost
 }
 
-// Minute is what happens in one minute.
+// Minute counts the runs in one minute.
 type Minute struct {
 	At time.Time `json:"at"`
-	// Starts are the runs of items that start in it, Running those that run in it at some time.
+	// Starts counts runs that start in it, Running those that run in it at some time.
 	Starts  int `json:"starts"`
 	Running int `json:"running"`
 }
 
-// Played is the end of a play.
+// Played is the result of a simulation.
 type Played struct {
 	// Outcomes are those of the jobs, in their order.
 	Outcomes []Outcome
@@ -162,8 +164,8 @@ type Played struct {
 // ErrTooMany is the error of a play with more instants than [Options.MostStarts].
 var ErrTooMany = errors.New("too many instants")
 
-// Play plays the jobs. Those that have nothing in common are played side by side, by as many goroutines as there are
-// processors, for which it waits.
+// Play simulates the jobs. Independent jobs are simulated in parallel, by as many goroutines as there are
+// processors; it waits for them.
 func Play(ctx context.Context, o Options, jobs []Job) (*Played, error) {
 	if o.To.Before(o.From) {
 		return nil, fmt.Errorf("found the end %s before the begin %s", o.To.Format(time.RFC3339), o.From.Format(time.RFC3339))
@@ -203,8 +205,8 @@ func Play(ctx context.Context, o Options, jobs []Job) (*Played, error) {
 	return played, cmp.Or(ctx.Err(), failed)
 }
 
-// countable counts the instants of items by the schedules alone, before any is played: what is too much is known at once, and
-// not after a minute. Those of jobs that come after others are counted when they come.
+// countable counts the instants of items by the schedules alone, before the simulation, so that too many are
+// refused at once. Jobs that come after others are counted during it.
 func (o Options) countable(ctx context.Context, jobs []Job) error {
 	left := o.MostStarts
 	for n := range jobs {
@@ -229,7 +231,7 @@ func (o Options) countable(ctx context.Context, jobs []Job) error {
 	return nil
 }
 
-// tooMany is the error of a play in which a job has come to a time.
+// tooMany is the error of a simulation that reached its bound at a job's instant.
 func (o Options) tooMany(job string, at time.Time) error {
 	return fmt.Errorf("%w: more than %d of items from %s to %s, counted up to job %q at %s: play fewer jobs, or a shorter time (--next, --last, --to)",
 		ErrTooMany, o.MostStarts, o.From.Format(time.RFC3339), o.To.Format(time.RFC3339), job, at.Format(time.RFC3339))
@@ -248,7 +250,7 @@ func (j *Job) crowded(o Options) []bool {
 	return crowded
 }
 
-// weight is how many items one stands for: those of a job run alike if nothing tells them apart.
+// weight is how many identical items one simulated item stands for.
 func (j *Job) weight(o Options) int {
 	if j.Limits != nil || j.ByItem || j.Note != nil || slices.Contains(j.crowded(o), true) {
 		return 1
@@ -263,7 +265,7 @@ func (j *Job) host(item int) int {
 	return 0
 }
 
-// Parts divides the jobs into those that have to do with each other, by their places: with slots all of them.
+// Parts divides the jobs, by index, into sets that do not affect each other: with slots all are one set.
 func Parts(o Options, jobs []Job) (parts [][]int) {
 	root := make([]int, len(jobs))
 	for n := range root {
@@ -331,7 +333,7 @@ func (m *minutes) run(begin, end time.Duration, count int) {
 	begin, end = begin+m.into, end+m.into
 	first := int(begin / time.Minute)
 	if first < 0 || first > last {
-		return // behind the range
+		return // after the range
 	}
 	m.starts[first] += int32(count)
 	m.begins[first] += int32(count)
@@ -348,7 +350,7 @@ func (m *minutes) add(o minutes) {
 	}
 }
 
-// Together are plays of other jobs of one range as one play; its outcomes are left out.
+// Together merges simulations of different jobs over one range; the result has no outcomes.
 func Together(plays ...*Played) *Played {
 	if len(plays) == 0 {
 		return &Played{}
@@ -361,7 +363,7 @@ func Together(plays ...*Played) *Played {
 	return &Played{minutes: sum}
 }
 
-// Busiest are the minutes with the most starts, the busiest first, at most n; of minutes that are alike the earliest.
+// Busiest returns at most n minutes with the most starts, the busiest first; in a tie the earliest.
 func (p *Played) Busiest(n int) []Minute {
 	m := &p.minutes
 	var list []Minute
@@ -384,7 +386,7 @@ func (p *Played) Busiest(n int) []Minute {
 	return list
 }
 
-// Peak is the minute in which the most items run at some time; the zero Minute if none does.
+// Peak returns the minute with the most running items; the zero Minute if none runs.
 func (p *Played) Peak() (peak Minute) {
 	m := &p.minutes
 	running := 0

@@ -13,15 +13,15 @@ import (
 	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
-// player plays jobs that have to do with each other.
+// player simulates jobs that affect each other.
 type player struct {
 	o      Options
 	now    time.Duration // since Options.From
 	queue  events
 	jobs   []*playing
 	limits map[string]*limit
-	// granted are runs that have been given a slot, and have not started. ended are items whose runs have ended just now: as in the engine,
-	// those of a job that end together begin together what they owe, by their numbers.
+	// granted are runs that have a slot and have not started. ended are items whose runs have just ended: as in
+	// the engine, items of a job that end together begin their next fires together, by number.
 	granted, ended []place
 	minutes        minutes
 	starts         *atomic.Int64
@@ -41,9 +41,10 @@ type playing struct {
 	calendar due.Calendar
 	spread   bool // the schedule puts starts off
 	items    []item
-	// weight is how many items each of items stands for: those of a job run alike if nothing tells them apart.
+	// weight is how many identical items each of items stands for.
 	weight int
-	// paused is set when a policy has paused the job; pausing when one is about to: what begins together begins all the same.
+	// paused is set when a policy has paused the job; pausing when one is about to: items that begin at the
+	// same moment still begin.
 	paused, pausing bool
 	// accounts are by host; nil if slots and places are enough.
 	accounts []*slots.Account
@@ -59,19 +60,19 @@ type item struct {
 	instant        int64 // of its run, in Unix milliseconds
 	asked          time.Duration
 	begun          time.Duration
-	ending         uint32 // counts runs: an end of another one is not this one's
+	ending         uint32 // counts runs, to ignore the end of an earlier one
 	hold           *slots.Hold
 	leave          func()
 	started        bool
 	run            Run
 	permit         *limit
-	waits          bool // for its limit
+	waits          bool // for a limit
 	waitsSince     time.Duration
-	turn           int // in which it came to wait
+	turn           int // order of waiting
 }
 
-// limit is a limit of the namespace. Jobs stand in line for their items, as hosts do: who of a job's items is the next is decided when
-// it is the job's turn.
+// limit is a limit of the namespace. Jobs queue for their items, as hosts do: the next item of a job is chosen
+// when it is the job's turn.
 type limit struct {
 	key         string
 	used, turns int
@@ -79,7 +80,7 @@ type limit struct {
 	engaged     map[*playing]int // items that run under it or wait for it
 }
 
-// free reports whether one more item may run: of several jobs that name different maxima, the smallest holds while the job runs or waits.
+// free reports whether one more item may run: the smallest maximum of the jobs that run or wait applies.
 func (l *limit) free() bool {
 	for j := range l.engaged {
 		if l.used >= j.Most {
@@ -89,7 +90,7 @@ func (l *limit) free() bool {
 	return true
 }
 
-// engage counts an item of a job that runs under the limit or waits for it, or one less with -1.
+// engage adds by to the count of a job's items that run under the limit or wait for it.
 func (l *limit) engage(j *playing, by int) {
 	if l.engaged[j] += by; l.engaged[j] == 0 {
 		delete(l.engaged, j)
@@ -129,7 +130,7 @@ func newPlayer(o Options, jobs []Job, part []int, outcomes []Outcome, m minutes,
 		if s, is := j.Schedule.(due.Spread); is && s.Jitter() > 0 {
 			j.spread = true
 		}
-		j.calendar.Next = j.calendar.After(o.From.Add(-time.Millisecond)) // one before it may still be put off, and is not of the range
+		j.calendar.Next = j.calendar.After(o.From.Add(-time.Millisecond)) // an earlier one may still be delayed, and is not in the range
 		p.arm(j)
 		p.exclude(j)
 	}
@@ -165,17 +166,17 @@ func (p *player) exclude(j *playing) {
 	}
 }
 
-// at is the time of the play.
+// at converts a simulated time.
 func (p *player) at(d time.Duration) time.Time { return p.o.From.Add(d) }
 
-// arm has the next instant of a job come.
+// arm schedules the next instant of a job.
 func (p *player) arm(j *playing) {
 	if comes := j.calendar.DueAt(); !comes.IsZero() && comes.Before(p.o.To) {
 		p.queue.push(occurrence{at: comes.Sub(p.o.From), kind: comesDue, job: j.order})
 	}
 }
 
-// play plays to the end: until nothing runs any more that came before the end of the range.
+// play simulates to the end: until every run that began in the range has ended.
 func (p *player) play(ctx context.Context) error {
 	for n := 0; len(p.queue) > 0; n++ {
 		if n%4096 == 0 && ctx.Err() != nil {
@@ -241,7 +242,7 @@ func (p *player) take(j *playing) {
 	p.arrive(j, at)
 }
 
-// merge takes an instant that comes due together with a newer one.
+// merge handles an instant that comes due together with a newer one.
 func (p *player) merge(j *playing, at time.Time) {
 	if j.Policies.Queues() {
 		p.arrive(j, at)
@@ -261,7 +262,7 @@ func (p *player) comes(j *playing, at time.Time) {
 	}
 }
 
-// arrive has the items of a job begin for an instant, or not.
+// arrive begins the items of a job for an instant, or not.
 func (p *player) arrive(j *playing, at time.Time) {
 	p.comes(j, at)
 	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
@@ -301,9 +302,9 @@ func (p *player) arrive(j *playing, at time.Time) {
 	p.stop(j, stopped)
 }
 
-// stop stops runs for the next ones, which begin when all of them have ended.
+// stop stops runs in favour of the next ones, which begin when all have ended.
 func (p *player) stop(j *playing, items []int) {
-	for _, n := range items { // what waits for a slot gets none that another one gives back
+	for _, n := range items { // a waiting item must not get a slot that another one gives back
 		if it := &j.items[n]; it.leave != nil {
 			it.leave()
 		}
@@ -314,7 +315,7 @@ func (p *player) stop(j *playing, items []int) {
 	}
 }
 
-// begin has an idle item begin for an instant that it does not owe.
+// begin begins an idle item for a new instant.
 func (p *player) begin(j *playing, n int, id tree.Fire) {
 	it := &j.items[n]
 	if j.Policies.Done(id, it.runs) {
@@ -435,7 +436,7 @@ func (p *player) end(j *playing, n int, failed, cancelled bool) {
 	p.settle(j, n, it.instant, !failed && !cancelled)
 }
 
-// settleDown begins what items owe whose runs have ended, until nothing is left to begin now.
+// settleDown begins the next fires of items whose runs have ended, until none can begin now.
 func (p *player) settleDown() {
 	for len(p.ended) > 0 {
 		list := p.ended
@@ -456,7 +457,7 @@ func (p *player) settleDown() {
 	}
 }
 
-// idle has an item give back what its run had.
+// idle returns the slot and permit of an item's run.
 func (p *player) idle(j *playing, n int) {
 	it := &j.items[n]
 	it.busy, it.started = false, false
@@ -472,7 +473,7 @@ func (p *player) idle(j *playing, n int) {
 	}
 }
 
-// next begins what an idle item owes.
+// next begins the next fire of an idle item.
 func (p *player) next(j *playing, n int) {
 	it := &j.items[n]
 	for id := it.Next(); id != nil && !it.busy && !it.waits && !j.paused; id = it.Next() {
@@ -502,7 +503,7 @@ func (p *player) release(j *playing, it *item) {
 	}
 }
 
-// first is the item of a job that has waited longest for the limit; -1 if none waits.
+// first returns the item of a job that has waited longest for the limit; -1 if none waits.
 func (l *limit) first(j *playing) int {
 	first := -1
 	for n := range j.items {
@@ -513,7 +514,7 @@ func (l *limit) first(j *playing) int {
 	return first
 }
 
-// permit gives an item a permit. It reports false if the item has nothing to run any more.
+// permit gives an item a permit. It returns false if the item has nothing to run any more.
 func (p *player) permit(j *playing, n int, l *limit) bool {
 	it := &j.items[n]
 	l.used++
@@ -530,10 +531,10 @@ func (p *player) permit(j *playing, n int, l *limit) bool {
 	return true
 }
 
-// lose counts an instant of an item without a run.
+// lose counts an instant of an item that does not run.
 func (p *player) lose(j *playing, n int, instant int64, why Reason) {
 	p.skip(j, n, instant, why)
-	if why != Paused { // a job that is paused sets nothing off
+	if why != Paused { // a paused job triggers nothing
 		p.drop(j, n, instant)
 	}
 }
@@ -548,7 +549,8 @@ func (p *player) skip(j *playing, n int, instant int64, why Reason) {
 	}
 }
 
-// kind is what happens; of what happens at once the lowest comes first: a run that ends at the instant of the next one is over.
+// kind orders simultaneous events, lowest first: a run that ends at the instant of the next one has ended
+// before it.
 type kind uint8
 
 const (
@@ -578,7 +580,8 @@ func (a *occurrence) before(b *occurrence) bool {
 	return a.item < b.item
 }
 
-// events is a heap of occurrences, the next one first. It is written out because container/heap allocates for each.
+// events is a heap of occurrences, the next one first. It does not use container/heap, which allocates for
+// each.
 type events []occurrence
 
 func (q *events) push(e occurrence) {

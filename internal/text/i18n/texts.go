@@ -1,5 +1,4 @@
-// Package i18n has the languages of the program: which one is wanted, and texts that are
-// in all of them. Pure.
+// Package i18n has the program's languages: which one to use, and texts in all of them. Pure.
 package i18n
 
 import (
@@ -8,7 +7,7 @@ import (
 	"strings"
 )
 
-// Language is one in which the program speaks, as BCP 47 has it. Empty is English.
+// Language is a language of the program, as a BCP 47 tag. Empty is English.
 type Language string
 
 // The languages.
@@ -20,8 +19,8 @@ const (
 // Languages are all of them.
 func Languages() []Language { return []Language{English, Chinese} }
 
-// Chosen is the language of a request: the wanted one, else the first that the header
-// Accept-Language names and the program has, else English.
+// Chosen returns the language of a request: the wanted one, else the first supported one in the header
+// Accept-Language, else English.
 func Chosen(wanted, accept string) Language {
 	for _, l := range Languages() {
 		if wanted == string(l) {
@@ -48,12 +47,12 @@ func Chosen(wanted, accept string) Language {
 	return best
 }
 
-// Table has texts in all languages, by key. A text has places {name}. A key that ends with
-// .one is of a single thing, and the key without that of several.
+// Table has texts in all languages, by key. A text has places {name}. A key with the suffix .one is the
+// singular of the key without it.
 type Table map[string]map[Language]string
 
-// Text is the text of a key with values in its places {0}, {1} and so on; a key that is
-// not known is its own text. The text for a single thing is taken if the first value is 1.
+// Text returns the text of a key with values in its places {0}, {1} and so on; an unknown key is returned as it
+// is. If the first value is 1 it takes the singular.
 func (t Table) Text(in Language, key string, values ...any) string {
 	if len(values) > 0 && fmt.Sprint(values[0]) == "1" && t[key+".one"] != nil {
 		key += ".one"
@@ -74,8 +73,8 @@ func (t Table) Text(in Language, key string, values ...any) string {
 	})
 }
 
-// Word is the text of a word of the program, such as a state; one without a text stays
-// as it is.
+// Word returns the text of one of the program's words, such as a state; a word without a text is returned as it
+// is.
 func (t Table) Word(in Language, kind, word string) string {
 	if found, known := t[kind+"."+word]; known {
 		return found[in]

@@ -15,20 +15,20 @@ import (
 type Coded struct {
 	// Code names the reason. The set may grow.
 	Code Code `json:"code"`
-	// Args are the arguments by the names of their places, as the English text has them. The place {reason} has none if
-	// the reason that stands there follows in [Codes].
+	// Args are the arguments by the names of their places, as in the English text. The place {reason} has no
+	// argument if the reason in it follows in [Codes].
 	Args map[string]string `json:"args,omitempty"`
 }
 
-// Codes are a reason, and after it the one that stands in its place {reason}, and so on.
+// Codes are a reason, and after it the one in its place {reason}, and so on.
 type Codes []Coded
 
-// Has reports whether a reason, or one that stands in it, has one of the codes.
+// Has reports whether the reason, or one nested in it, has one of the codes.
 func (c Codes) Has(codes ...Code) bool {
 	return slices.ContainsFunc(c, func(one Coded) bool { return slices.Contains(codes, one.Code) })
 }
 
-// Arg is the first argument of a name; empty if there is none.
+// Arg returns the first argument of a name; empty if there is none.
 func (c Codes) Arg(name string) string {
 	for _, one := range c {
 		if value, given := one.Args[name]; given {
@@ -50,8 +50,8 @@ func (c Codes) Map(change func(string) string) Codes {
 	return c
 }
 
-// Text writes the reason in a language. value words an argument in that language, by its name; that of "reason" is
-// text without a code. It returns "" if a code is not in the table, or lacks an argument.
+// Text writes the reason in a language. value words an argument, by its name; "reason" is for a text without a
+// code. It returns "" if a code is not in the table, or lacks an argument.
 func (c Codes) Text(in i18n.Language, value func(name, arg string) string) string {
 	if len(c) == 0 || rows[c[0].Code] == nil {
 		return ""
@@ -77,19 +77,19 @@ func (c Codes) Text(in i18n.Language, value func(name, arg string) string) strin
 	return text
 }
 
-// place is the name of the place in which another reason stands.
+// place is the name of the place for a nested reason.
 const place = "reason"
 
-// Reason is why something is so: a text, and its codes if it has some. The zero value is no reason. It is an error, too,
-// which wraps the first error among its arguments.
+// Reason says why something is so: a text, and its codes if it has some. The zero value is no reason. It is
+// also an error, which wraps the first error among its arguments.
 type Reason struct {
 	text  string
 	codes *Codes // so that errors can be compared
 	cause error
 }
 
-// New is the reason of a code. The arguments are for its places, in the order in which the English text first names them: a
-// Reason, an error, a time, or what fmt.Sprint makes of another value.
+// New returns the reason of a code. The arguments fill its places, in the order in which the English text first
+// names them: a Reason, an error, a time, or any value that fmt.Sprint can print.
 func New(code Code, args ...any) Reason {
 	r := rows[code]
 	if r == nil {
@@ -115,7 +115,7 @@ func New(code Code, args ...any) Reason {
 	return Reason{i18n.Fill(r.en, func(name string) string { return texts[name] }), &codes, cause}
 }
 
-// argument is what stands in the text for an argument, and its codes.
+// argument returns the text and the codes of an argument.
 func argument(arg any) (text string, codes Codes) {
 	switch v := arg.(type) {
 	case error:
@@ -130,7 +130,8 @@ func argument(arg any) (text string, codes Codes) {
 // Free is a reason without a code, such as the text of an error.
 func Free(text string) Reason { return Reason{text: text} }
 
-// Of is the reason that an error gives; zero for nil. It has codes if the error is a Reason, or says no more than one.
+// Of returns the reason of an error; zero for nil. It has codes if the error is a Reason, or is nothing but a
+// wrapped one.
 func Of(err error) Reason {
 	if err == nil {
 		return Reason{}
@@ -141,13 +142,14 @@ func Of(err error) Reason {
 	return Reason{text: err.Error(), cause: err}
 }
 
-// Read is the reason that a text gives which another host wrote into the registry, with its codes if the table has them.
+// Read returns the reason of a text that another host wrote into the registry, with its codes if the table has
+// them.
 func Read(text string) Reason {
 	codes := Parse(text)
 	return Reason{text: text, codes: &codes}
 }
 
-// Count is a number of instants.
+// Count is a reason that counts instants.
 func Count(n int) Reason {
 	if n == 1 {
 		return New(Instant, n)
@@ -175,7 +177,7 @@ func (r Reason) Codes() Codes {
 	return *r.codes
 }
 
-// names are the places of a text, each once, in the order in which they stand there.
+// names returns the places of a text, each once, in their order.
 func names(text string) []string {
 	var list []string
 	i18n.Fill(text, func(name string) string {
@@ -187,7 +189,8 @@ func names(text string) []string {
 	return list
 }
 
-// Parse reads the codes of a text; nil if the table has no such text. It is for records of hosts that gave no codes.
+// Parse reads the codes of a text; nil if the table has no such text. It is for records of hosts that wrote no
+// codes.
 func Parse(text string) Codes {
 	for i := range table {
 		found, fits := match(table[i].en, text)
@@ -213,7 +216,7 @@ func Parse(text string) Codes {
 	return nil
 }
 
-// match reads what stands in the places of a text that was made of a pattern.
+// match reads the values in the places of a text that was made from a pattern.
 func match(pattern, text string) (found map[string]string, ok bool) {
 	found = make(map[string]string)
 	for {

@@ -1,14 +1,14 @@
-// Package reason has why hosts did, or did not do, what they report: a code with arguments for programs, and
-// the text for people, in English and Chinese. The English text is made of the table here, so code and text cannot
-// differ; [Parse] reads the code back out of a text of a host that gave none. Pure.
+// Package reason has the reasons that hosts report: a code with arguments for programs, and a text for people,
+// in English and Chinese. The English text comes from the table here, so code and text cannot differ; [Parse]
+// finds the code of a text from a host that wrote none. Pure.
 package reason
 
-// Code names a reason. The set may grow; readers show the text of a code that they do not know.
+// Code names a reason. The set may grow; readers show the text of an unknown code.
 type Code string
 
-// The codes. The table says what each of them means, and which arguments it has.
+// The codes. The table has the text and the arguments of each.
 const (
-	// Reports with another one in front.
+	// Reports that wrap another reason.
 	BeforeIdle       Code = "before_idle"
 	RunsAgain        Code = "runs_again"
 	AndMisfireOff    Code = "and_misfire_off"
@@ -194,24 +194,24 @@ const (
 	FileOnHost  Code = "file_on_host"
 	TheRegistry Code = "the_registry"
 
-	// Listener: a listener ended. The table has no text of it: that is the export, in the argument listener, and what the
-	// guest says.
+	// Listener: a listener ended. It has no text in the table: the text is the export, in the argument
+	// listener, and the guest's message.
 	Listener Code = "listener"
 )
 
-// row is a code with its texts. A place {name} in them has the argument of that name; what stands in {reason} is a
-// reason of its own, if it has a code.
+// row is a code with its texts. A place {name} in them takes the argument of that name; {reason} takes another
+// reason, if that has a code.
 type row struct {
 	code Code
-	// en is the text by which the code is also found; of several rows that fit a text the first counts.
+	// en is the text by which the code is also found; the first row that fits a text wins.
 	en, zh string
-	// old are English texts of hosts up to 0.1, with the same places or without them.
+	// old are English texts of hosts up to 0.1, with the same places or without.
 	old []string
 }
 
 // table has all codes that have a text.
 var table = []row{
-	// Reports with another one in front.
+	// Reports that wrap another reason.
 	{code: BeforeIdle, en: "{reason} before the job was idle", zh: "{reason}，而作业尚未空闲"},
 	{code: RunsAgain, en: "{reason}; it runs again right after", zh: "{reason}；之后立即再次运行"},
 	{code: AndMisfireOff, en: "{reason}; misfire is off", zh: "{reason}；错过重做已关闭"},
@@ -396,7 +396,7 @@ var table = []row{
 	{code: TheRegistry, en: "the registry", zh: "注册中心"},
 }
 
-// rows are those of the table, by their codes.
+// rows has the rows of the table by code.
 var rows = byCode()
 
 func byCode() map[Code]*row {

@@ -12,17 +12,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Direction is where an instant lies of which only a part is said.
+// Direction says whether an incomplete instant lies in the past or in the future.
 type Direction bool
 
-// What looks Back has 90m for an hour and a half ago, and 15:04 for the last such time; what looks
-// Ahead has them for what is to come.
+// Back reads 90m as an hour and a half ago and 15:04 as the last such time; Ahead reads them as future times.
 const (
 	Back  Direction = false
 	Ahead Direction = true
 )
 
-// withDays is compiled once: hosts read the limits of a chain with each look at it.
+// withDays is compiled once: hosts read the limits of a chain often.
 var withDays = regexp.MustCompile(`^([0-9]{1,6})d(.*)$`)
 
 // Duration is time.ParseDuration with days of 24 hours before the rest: 7d, 1d12h.
@@ -47,9 +46,9 @@ func Duration(text string) (time.Duration, error) {
 	return time.Duration(n)*day + rest, nil
 }
 
-// Instant reads a time: a duration from now, a time of day, a date, with a time of day or without, or
-// RFC 3339. Without a zone of its own it is one of now's. In UTC it is in the years 1 to 9998, so that
-// it has four digits of a year in every zone.
+// Instant reads a time: a duration from now, a time of day, a date with or without a time of day, or RFC 3339.
+// Without a zone it uses now's. The result is in the years 1 to 9998 in UTC, so that the year has four digits
+// in every zone.
 func Instant(text string, now time.Time, to Direction) (time.Time, error) {
 	t, err := instant(text, now, to)
 	if y := t.UTC().Year(); err == nil && (y < 1 || y > 9998) {
@@ -83,7 +82,7 @@ func instant(text string, now time.Time, to Direction) (time.Time, error) {
 	return now.Add(-d), nil
 }
 
-// ofDay is a time of day today, or on the day beside it in whose direction is looked.
+// ofDay returns a time of day today, or on the previous or next day if the direction demands it.
 func ofDay(t, now time.Time, to Direction) time.Time {
 	y, m, d := now.Date()
 	of := func(day int) time.Time {

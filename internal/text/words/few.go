@@ -8,25 +8,24 @@ import (
 	"unicode/utf8"
 )
 
-// What a host says about an input is bounded, however much is wrong with it: the texts are kept in statuses,
-// events, histories and the registry, and whoever wrote the input chooses how many there are.
+// A host's messages about an input are bounded, however many problems it has: the texts are kept in statuses,
+// events, histories and the registry, and the author of the input decides how many there are.
 const (
 	// MostProblems is how many problems of one input are kept; the others are counted.
 	MostProblems = 50
-	// MaxReason is the longest text that says why something is so, in bytes.
+	// MaxReason is the longest reason, in bytes.
 	MaxReason = 1024
-	// MaxReasons is how long the problems of one input are together, in bytes.
+	// MaxReasons bounds the problems of one input together, in bytes.
 	MaxReasons = 8 * MaxReason
 )
 
-// Few keeps the first [MostProblems] of the things that are added to it, and counts the others. The zero value
-// is ready.
+// Few keeps the first [MostProblems] values that are added, and counts the others. The zero value is ready.
 type Few[T any] struct {
 	kept []T
 	more int
 }
 
-// Full reports whether the next thing is only counted, so that it need not be made.
+// Full reports whether the next value is only counted, so that it need not be built.
 func (f *Few[T]) Full() bool { return len(f.kept) >= MostProblems }
 
 // Add keeps a thing, or counts it.
@@ -114,12 +113,12 @@ func (p *Problems) Err() error {
 	return errors.Join(append(p.few.kept[:len(p.few.kept):len(p.few.kept)], rest(p.few.more))...)
 }
 
-// rest is the error that stands for so many others.
+// rest is the error that stands for a number of others.
 type rest int
 
 func (r rest) Error() string { return More(int(r)) }
 
-// Rest is how many errors one stands for that was made by [Problems]; 0 for any other.
+// Rest returns how many errors an error of [Problems] stands for; 0 for any other error.
 func Rest(err error) int {
 	if r, ok := err.(rest); ok {
 		return int(r)
@@ -127,19 +126,19 @@ func Rest(err error) int {
 	return 0
 }
 
-// Late is a text that is made when it is formatted.
+// Late is a text that is built when it is formatted.
 type Late func() string
 
 func (l Late) String() string { return l() }
 
-// LateError is an error whose text is made when somebody reads it.
+// LateError is an error whose text is built when it is read.
 type LateError func() string
 
 func (l LateError) Error() string { return l() }
 
-// Strings are texts, such as the problems of one input, cut one by one and together: at most [MostProblems] with at
-// most [MaxReasons] bytes. The last one says how many are left out here, and were before: more. What it returns it
-// would return again.
+// Strings cuts texts, such as the problems of one input, one by one and together: at most [MostProblems] with
+// at most [MaxReasons] bytes. The last one says how many are left out, including more left out before. It is
+// idempotent.
 func Strings(texts []string, more int) []string {
 	var list []string
 	size := 0
@@ -158,7 +157,7 @@ func Strings(texts []string, more int) []string {
 	return append(list, More(more))
 }
 
-// More says that so many things of a list are left out: "… and 519,990 more".
+// More says how many values of a list are left out: "… and 519,990 more".
 func More(n int) string { return "… and " + Thousands(n) + " more" }
 
 // Some joins the first texts of a list, and says how many others there are. The texts are cut.
@@ -198,7 +197,7 @@ func Thousands(n int) string {
 	return s
 }
 
-// Cut cuts text to at most so many bytes, not inside a character, and says how many bytes are left out.
+// Cut cuts text to at most most bytes, not inside a character, and says how many bytes are left out.
 func Cut(s string, most int) string {
 	if len(s) <= most {
 		return s
@@ -211,5 +210,5 @@ func Cut(s string, most int) string {
 	return s[:end] + "… (" + Thousands(len(s)-end) + " more bytes)"
 }
 
-// Reason cuts a text that says why something is so to [MaxReason].
+// Reason cuts a reason to [MaxReason].
 func Reason(s string) string { return Cut(s, MaxReason) }

@@ -17,9 +17,8 @@ func Suggest(found string, names []string) string {
 // leastPrefix is how many letters a name's beginning must have to suggest it.
 const leastPrefix = 3
 
-// Nearest is the shortest name that begins with found, else the name with the
-// fewest edits from found, of at most a third of its letters; the first of
-// several. Case and separators do not count.
+// Nearest returns the shortest name that begins with found, else the name with the fewest edits from found, at
+// most a third of its letters; the first of several. Case and separators are ignored.
 func Nearest(found string, names []string) string {
 	plain := strings.NewReplacer("-", "", "_", "", ".", "")
 	f := strings.ToLower(plain.Replace(found))
@@ -36,7 +35,7 @@ func Nearest(found string, names []string) string {
 		if !prefix && (has-letters > most || letters-has > most) {
 			continue // that many letters are missing, or too many
 		}
-		d := has - letters // of one that begins so
+		d := has - letters // number of edits for a name that begins so
 		if !prefix {
 			d = Edits(f, n)
 		}

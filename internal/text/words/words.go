@@ -1,5 +1,5 @@
-// Package words has what messages are worded with: values as people read them,
-// quoted text cut short and made harmless, and the name that was meant.
+// Package words formats values for messages: durations and numbers as people read them, quoted text shortened
+// and escaped, and suggestions for misspelt names.
 package words
 
 import (
@@ -23,7 +23,7 @@ func Duration(d time.Duration) string {
 	return s
 }
 
-// Printable makes text of guests and files harmless: what is not [Harmless] is shown [Escaped].
+// Printable escapes text of guests and files: characters that are not [Harmless] become [Escaped].
 func Printable(s string) string {
 	if !strings.ContainsFunc(s, func(r rune) bool { return !Harmless(r) }) {
 		return s
@@ -39,14 +39,14 @@ func Printable(s string) string {
 	return b.String()
 }
 
-// Harmless reports whether a terminal shows a character and does nothing else: line breaks, tabs, blanks and
-// everything printable. What is no UTF-8 is not, nor are characters that turn the direction of text.
+// Harmless reports whether a character only shows on a terminal: line breaks, tabs, blanks and everything
+// printable. Invalid UTF-8 is not harmless, nor are characters that change the direction of text.
 func Harmless(r rune) bool {
 	return r == '\n' || r == '\t' || (r != utf8.RuneError && (unicode.IsPrint(r) || unicode.Is(unicode.Zs, r)))
 }
 
-// Escaped is a character that is not [Harmless] in the form of Go for those below the blank, and in that of JSON for
-// all others, so that JSON, in which the former cannot stand, keeps its value.
+// Escaped is a character that is not [Harmless], in Go's form below the blank and in JSON's form otherwise, so
+// that JSON, which cannot contain the former, keeps its value.
 func Escaped(r rune) string {
 	switch {
 	case r < ' ':
@@ -91,7 +91,7 @@ func Since(t, now time.Time) string {
 	return Ago(max(0, now.Sub(t))) + " ago"
 }
 
-// Dash stands for nothing in a table.
+// Dash is "-" for an empty cell of a table.
 func Dash(s string) string {
 	if s == "" {
 		return "-"
@@ -107,8 +107,8 @@ func Times(n int64) string {
 	return strconv.FormatInt(n, 10) + " times"
 }
 
-// Command is a command of wasmjob that a message suggests, as sh, bash and zsh read it:
-// what it does, to whom, and flags. A name that would be read as a flag comes last, behind --.
+// Command is a command of wasmjob that a message suggests, quoted for sh, bash and zsh: verb, name and flags. A
+// name that looks like a flag comes last, after --.
 func Command(verb, name string, flags ...string) string {
 	parts := []string{"wasmjob", verb}
 	if strings.HasPrefix(name, "-") {

@@ -1,7 +1,6 @@
-// Package orphans knows the jobs of a namespace that no host of wasmjob has: their hosts are
-// gone, or they run on hosts of ElasticJob. It watches the list of jobs, and of those that
-// it is asked about their configuration and instances; what does not change costs the
-// registry nothing.
+// Package orphans knows the jobs of a namespace that no host of wasmjob has: their hosts are gone, or they run
+// on Java hosts. It watches the list of jobs, and the configuration and instances of the jobs that it is asked
+// about; unchanged jobs cost the registry nothing.
 package orphans
 
 import (
@@ -74,9 +73,8 @@ func (j *Jobs) Names() []string {
 // ErrEnded says that the host ends.
 var ErrEnded = errors.New("this host is ending")
 
-// Look is what the registry has of some jobs, by name, without those that it does not
-// have. Jobs that were not asked for before are read first; without a session it waits for
-// one. An error is that of ctx, or ErrEnded.
+// Look returns what the registry has of some jobs, by name, without missing ones. Jobs that were not asked for
+// before are read first; without a session it waits for one. An error is that of ctx, or ErrEnded.
 func (j *Jobs) Look(ctx context.Context, names []string) ([]Job, error) {
 	q := question{names, make(chan []Job, 1)}
 	select {
@@ -171,8 +169,7 @@ func (f *following) take(ctx context.Context, q question) error {
 	return nil
 }
 
-// watch watches other jobs. Those that were watched before are watched on: what both have
-// is not read again.
+// watch watches other jobs. It keeps what was watched before, without reading it again.
 func (f *following) watch(ctx context.Context, names []string) (err error) {
 	if len(names) == 0 {
 		f.end()

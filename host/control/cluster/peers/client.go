@@ -27,8 +27,8 @@ const (
 	maxRefusal = 64 << 10
 )
 
-// NewTransport returns what requests to peers go through; it keeps connections. One
-// over TLS has to show the certificate whose sum the peer has published.
+// NewTransport returns the transport for requests to peers; it keeps connections. Over TLS the peer must show
+// the certificate whose sum it has published.
 func (p *Peers) NewTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: time.Second}
 	return &http.Transport{
@@ -138,7 +138,7 @@ func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method str
 	}
 	said := detail(body)
 	switch {
-	case resp.StatusCode == http.StatusBadRequest, resp.StatusCode == http.StatusUnprocessableEntity: // what this host asks is right here
+	case resp.StatusCode == http.StatusBadRequest, resp.StatusCode == http.StatusUnprocessableEntity: // this host's requests are valid here
 		return nil, fmt.Errorf("%s is of another version, and does not know what it is asked for: %s", peer.API, said)
 	case resp.StatusCode == http.StatusNotFound && said == noHost:
 		said = "it is of an earlier version, or no host, or a proxy is before it"

@@ -60,8 +60,8 @@ func New(namespace string, self func() tree.ClusterDetail, log *zap.Logger) *Pee
 	return &Peers{namespace: namespace, self: self, log: log, sessions: sessions.New(), renew: make(chan struct{}, 1), used: make(map[string]bool)}
 }
 
-// Begun hands over the host's session, in which it has an instance id; that which it knows is passed
-// over. It does not block; Run publishes the host in a new one.
+// Begun hands over the host's session, with its instance id; a known session is ignored. It does not block; Run
+// publishes the host in a new one.
 func (p *Peers) Begun(c registry.Center, instance string) {
 	p.mu.Lock()
 	known := len(p.instances) > 0 && p.instances[len(p.instances)-1] == instance
@@ -82,8 +82,8 @@ func (p *Peers) Renew() {
 	}
 }
 
-// Derive makes a secret of the namespace's key that is the same on all hosts; ok is false
-// before this host's first session.
+// Derive returns a secret for a purpose, derived from the namespace's key and the same on all hosts; ok is
+// false before this host's first session.
 func (p *Peers) Derive(purpose string) (secret []byte, ok bool) {
 	p.mu.Lock()
 	key := p.key
@@ -161,7 +161,7 @@ func (p *Peers) publish(ctx context.Context, c registry.Center) error {
 	clear(p.used) // they were for another id
 	p.mu.Unlock()
 	ops := []registry.Op{registry.CreateEphemeral(tree.ClusterHost(p.namespace, id), p.Self().Data())}
-	if before != "" { // published in this session, or in one whose nodes may be there yet
+	if before != "" { // published in this session, or in an earlier one whose nodes may still exist
 		there, err := c.Read(ctx, registry.Data(tree.ClusterHost(p.namespace, before)))
 		if err != nil {
 			return fmt.Errorf("publish the host: %w", err)
@@ -249,7 +249,7 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 	}
 }
 
-// errRenew ends a watch so that the host is published again.
+// errRenew ends a watch to publish the host again.
 var errRenew = errors.New("the host says something else of itself now")
 
 // learn reads the details of hosts that are new, and forgets those that are gone.

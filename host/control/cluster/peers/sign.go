@@ -37,7 +37,7 @@ func (p *Peers) Sign(r *http.Request, to string) error {
 	return nil
 }
 
-// Verify reports why a request is not one of a peer to this host; nil if it is.
+// Verify returns nil if a request is a peer's to this host, or why not.
 func (p *Peers) Verify(r *http.Request) error {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), Scheme)
 	if !ok {

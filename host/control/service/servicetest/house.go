@@ -1,5 +1,5 @@
-// Package servicetest runs whole hosts for the tests of what shows and operates them:
-// on an embedded registry, with their peers, histories and service. Modules are functions.
+// Package servicetest runs whole hosts for tests: on an embedded registry, with their peers, histories and
+// service. Modules are Go functions.
 package servicetest
 
 import (
@@ -52,7 +52,7 @@ type Options struct {
 	Logger        *zap.Logger
 }
 
-// House is a host with all that stands on it.
+// House is a host with its service and peers.
 type House struct {
 	Server    *embedded.Server
 	Host      *engine.Host

@@ -22,11 +22,11 @@ type Arrivals[J comparable] struct {
 	going   map[J]bool
 	waiting map[J]wait
 	line    []J // those that wait, the next one last
-	// went is how many times each went since none waited.
+	// went counts the turns of each since the last time that none waited.
 	went map[J]int
 }
 
-// patience is how many times one goes, while others wait, before it goes after them.
+// patience is how many turns one takes while others wait; then those go before it.
 const patience = 8
 
 // wait is what decides when one goes that waits: how many times its patience is over, and by when it is due; zero is first.

@@ -1,4 +1,4 @@
-// Package capabilitytest plays guests, and a name server, for the tests of capabilities.
+// Package capabilitytest simulates guests, and a name server, for tests of capabilities.
 package capabilitytest
 
 import (
@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/capability"
 )
 
-// Owner is an owner of which a test says what it answers. It is safe for concurrent use.
+// Owner is an owner whose answers a test sets. It is safe for concurrent use.
 type Owner struct {
 	mu     sync.Mutex
 	reason abi.Cancel
@@ -193,7 +193,7 @@ func (g *Guest) Headers(h int64) []string {
 	return list
 }
 
-// Error is the reason of the newest failure; of handle 0, of all calls.
+// Error returns the reason of the newest failure of a handle; handle 0 means of all calls.
 func (g *Guest) Error(h int64) string {
 	b := make([]byte, 4096)
 	n := g.Call(abi.ModuleIO+".error", b, nil, h)

@@ -1,5 +1,5 @@
-// Package dial makes the connections of a job: to granted addresses only, with TLS where
-// it is wanted, and such that nothing is written after a run has lost its item.
+// Package dial makes the connections of a job: only to granted addresses, with TLS if required, and so that
+// nothing is written after a run has lost its item.
 package dial
 
 import (
@@ -21,7 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/address"
 )
 
-// Options are what all connections have in common.
+// Options apply to all connections.
 type Options struct {
 	// Connect bounds resolving, connecting and TLS together.
 	Connect time.Duration
@@ -29,7 +29,7 @@ type Options struct {
 	Resolver *net.Resolver
 }
 
-// Target is where a connection leads, and what its grant says of it.
+// Target is a connection's destination, and the settings of its grant.
 type Target struct {
 	Host string // a name, or an address without brackets
 	Port uint16
@@ -50,7 +50,7 @@ type Dialer struct {
 	joined sync.WaitGroup // of open
 }
 
-// entry is a connection, or a try to make one.
+// entry is a connection, or an attempt to make one.
 type entry struct{ end func() }
 
 // New makes a Dialer. The caller ends it with Close.
@@ -137,8 +137,7 @@ func (d *Dialer) tcp(ctx context.Context, cancel context.CancelFunc, t Target, u
 	return c, nil
 }
 
-// TLS connects, and makes sure that the server is who the name says. protocols are what
-// is offered by ALPN.
+// TLS connects and verifies the server's certificate. protocols are offered by ALPN.
 func (d *Dialer) TLS(ctx context.Context, t Target, user *User, protocols ...string) (*tls.Conn, error) {
 	ctx, cancel := context.WithTimeout(ctx, d.o.Connect)
 	defer cancel()
@@ -153,17 +152,17 @@ func (d *Dialer) TLS(ctx context.Context, t Target, user *User, protocols ...str
 	}
 	secure := tls.Client(c, config)
 	if err := secure.HandshakeContext(ctx); err != nil {
-		_ = c.Close() // the handshake's error counts
+		_ = c.Close() // the handshake's error is reported
 		if ctx.Err() != nil {
-			err = ctx.Err() // not what closing the connection led to
+			err = ctx.Err() // not the error of the closed connection
 		}
 		return nil, fmt.Errorf("TLS: %w", err)
 	}
 	return secure, nil
 }
 
-// config reads the files of the target each time: they are replaced while the host runs. The
-// suites are Go's, among them those with CBC: what guests talk to may be old.
+// config reads the target's files each time, because they may be replaced while the host runs. The suites are
+// Go's defaults, including those with CBC, since guests may talk to old servers.
 func (t Target) config() (*tls.Config, error) {
 	c := &tls.Config{ServerName: t.Host, MinVersion: tls.VersionTLS12}
 	if t.CA != "" {
@@ -186,18 +185,17 @@ func (t Target) config() (*tls.Config, error) {
 	return c, nil
 }
 
-// User is for whom a connection is used. All of its functions are set.
+// User is the run that uses a connection. All of its functions are set.
 type User struct {
-	// MayAct is asked before each write.
+	// MayAct is called before each write.
 	MayAct func() error
-	// Lost reports whether what the system has not sent yet when the connection is
-	// closed is not to be sent.
+	// Lost reports whether data that the system has not sent when the connection is closed must be dropped.
 	Lost func() bool
 	// Closed is called when the connection is closed, by whichever side.
 	Closed func()
 }
 
-// Conn is a connection that asks before each write whether it may.
+// Conn is a connection that asks its user before each write.
 type Conn struct {
 	net.Conn
 	raw    syscall.RawConn // of the same socket
@@ -214,10 +212,10 @@ func Of(c net.Conn) *Conn {
 	return of
 }
 
-// Use says for whom the connection is used from now on; nil: no one.
+// Use sets who uses the connection from now on; nil: no run.
 func (c *Conn) Use(u *User) { c.user.Store(u) }
 
-// Leave ends the use, unless the connection is another's already.
+// Leave ends the use, unless another run uses the connection already.
 func (c *Conn) Leave(u *User) { c.user.CompareAndSwap(u, nil) }
 
 func (c *Conn) refused() error {
@@ -227,12 +225,12 @@ func (c *Conn) refused() error {
 	return nil
 }
 
-// Write implements net.Conn. It asks again whenever it has waited for room: the process may
-// have been halted meanwhile, until the item was another host's.
+// Write implements net.Conn. It asks again each time it has waited for room: while the process was halted the
+// item may have gone to another host.
 func (c *Conn) Write(b []byte) (int, error) { return c.write(b, true) }
 
-// TryWrite writes as much as the system has room for at once, which may be nothing. It asks
-// before as Write does. It waits for a Write that is under way.
+// TryWrite writes as much as the system accepts at once, which may be nothing. It asks as Write does. It waits
+// for a Write in progress.
 func (c *Conn) TryWrite(b []byte) (int, error) { return c.write(b, false) }
 
 func (c *Conn) write(b []byte, wait bool) (int, error) {
@@ -261,7 +259,7 @@ func (c *Conn) write(b []byte, wait bool) (int, error) {
 	return n, err
 }
 
-// CloseWrite says to the other side that nothing more follows.
+// CloseWrite tells the other side that nothing more follows.
 func (c *Conn) CloseWrite() error {
 	if err := c.refused(); err != nil {
 		return err
@@ -287,8 +285,8 @@ func (c *Conn) close() error {
 	return err
 }
 
-// Failure says what an error of a connection means to a guest, if it is not the other side that
-// failed; else it is nil. place is what the message begins with.
+// Failure turns an error of a connection into one for the guest, if the other side is not to blame; otherwise
+// it returns nil. place is the beginning of the message.
 func Failure(ctx context.Context, r *capability.Run, err error, place string) error {
 	var f *capability.Failure
 	if errors.As(context.Cause(ctx), &f) || errors.As(err, &f) {

@@ -6,12 +6,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unsent bounds what the kernel takes of a connection before it can send it, in bytes, up to a
-// segment more. That goes out also when the host is halted and loses its items meanwhile. What is
-// larger makes uploads no faster.
+// unsent bounds, in bytes, how much unsent data the kernel accepts for a connection, up to a segment more. That
+// data is sent even if the host is halted and loses its items meanwhile. A larger value makes uploads no
+// faster.
 const unsent = 64 << 10
 
-// bound sets it. A kernel that has no such setting takes what it takes.
+// bound sets unsent. A kernel without the setting uses its own limit.
 func bound(c syscall.RawConn) error {
 	return c.Control(func(fd uintptr) {
 		_ = unix.SetsockoptInt(int(fd), unix.IPPROTO_TCP, unix.TCP_NOTSENT_LOWAT, unsent)

@@ -4,5 +4,5 @@ package dial
 
 import "syscall"
 
-// bound does nothing: how much the kernel takes before it can send it is the system's.
+// bound does nothing: the system's own limit applies.
 func bound(syscall.RawConn) error { return nil }

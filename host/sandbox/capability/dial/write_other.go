@@ -4,5 +4,5 @@ package dial
 
 import "errors"
 
-// writeNow does not exist here: no host runs on such a system.
+// writeNow is not implemented: no host runs on such a system.
 func writeNow(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }

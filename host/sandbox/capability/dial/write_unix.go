@@ -4,5 +4,5 @@ package dial
 
 import "syscall"
 
-// writeNow writes what the socket has room for.
+// writeNow writes what the socket accepts without blocking.
 func writeNow(fd uintptr, b []byte) (int, error) { return syscall.Write(int(fd), b) }

@@ -1,7 +1,7 @@
-// Package dir carries out what guests do in the directories that they may write to. It
-// runs in the host, also for a guest of a worker process. Nothing leads out of a
-// directory (os.Root), nothing but regular files and directories is opened or made, and
-// every change asks whether the item is still this host's, just before it is made.
+// Package dir carries out file operations of guests in directories that they may write to. It runs in the host,
+// also for guests of worker processes. No path leads out of a directory (os.Root), only regular files and
+// directories are opened or created, and every change checks, just before it is made, whether the item is still
+// this host's.
 package dir
 
 import (
@@ -33,7 +33,7 @@ const maxPath = 4 << 10
 // maxFiles bounds the files that a run has open at once.
 const maxFiles = 256
 
-// Check says which of the directories that may be written to is not there.
+// Check returns an error that names a missing writable directory.
 func Check(granted []grants.Dir) error {
 	var missing []error
 	for _, g := range granted {
@@ -57,11 +57,11 @@ type Dirs struct {
 	dirs   []*directory
 	open   map[int64]*file
 	next   int64
-	full   string // which quota is used up; empty: none
+	full   string // the quota that is used up; empty: none
 	listed listing
 }
 
-// listing is the directory that was listed last, of which the guest may want the rest.
+// listing is the last listed directory, whose remaining entries the guest may read.
 type listing struct {
 	dir     *directory
 	at      string
@@ -69,7 +69,7 @@ type listing struct {
 	next    int64         // how many of them the guest has
 }
 
-// directory is one of them. It is opened when it is used first.
+// directory is a writable directory. It is opened on first use.
 type directory struct {
 	grants.Dir
 	root  *os.Root
@@ -99,7 +99,7 @@ func New(granted []grants.Dir, quotas *Quotas) *Dirs {
 // Close closes what is open.
 func (d *Dirs) Close() {
 	for _, f := range d.open {
-		_ = f.close() // what was written is written
+		_ = f.close() // earlier writes have succeeded
 	}
 	for _, dir := range d.dirs {
 		if dir.root != nil {
@@ -148,8 +148,8 @@ func (d *Dirs) Functions() map[string]capability.Function {
 	return functions
 }
 
-// refuse says, once in a run, why the guest gets an I/O error: WASI's functions have no
-// number for a quota on their way through wazero.
+// refuse logs once in a run why the guest gets an I/O error: WASI's error for a quota is lost on the way
+// through wazero.
 func (d *Dirs) refuse(r *capability.Run) {
 	r.Usage.Refused("dir", "quota")
 	if d.full != "" {
@@ -168,10 +168,10 @@ func (d *Dirs) refuse(r *capability.Run) {
 	d.full = strings.Join(reasons, "; ")
 }
 
-// Full says which quota refused something in the run, and why; empty if none did.
+// Full says which quota refused a write in the run, and why; empty if none did.
 func (d *Dirs) Full() string { return d.full }
 
-// plain gives errors of package os that have no errno one.
+// plain maps errors of package os without an errno to one.
 func plain(err error) error {
 	f := (*capability.Failure)(nil)
 	if err == nil || errors.As(err, &f) {
@@ -207,22 +207,20 @@ func (d *Dirs) file(c *abi.Call) (*file, error) {
 	return nil, syscall.EBADF
 }
 
-// name is a path as os.Root has it. wazero names what is below an opened root directory
-// with a slash.
+// name converts a path for os.Root. wazero adds a leading slash to paths below an opened root directory.
 func name(text []byte) string {
 	return cmp.Or(strings.TrimLeft(string(text), "/"), ".")
 }
 
-// allowed says what is wrong with a file that is to be opened, or written to: it may
-// be something else by now than when it was found.
+// allowed returns why a file must not be opened or written to: it may have been replaced since it was found.
 func allowed(info fs.FileInfo, write bool) error {
 	switch {
 	case info.IsDir():
 		return syscall.EISDIR
 	case !info.Mode().IsRegular():
-		return syscall.EPERM // opening a pipe or a device may block, or be seen outside
+		return syscall.EPERM // opening a pipe or a device may block, or have an effect
 	case write && links(info) > 1:
-		return syscall.EPERM // its other name may lie elsewhere
+		return syscall.EPERM // its other name may be outside
 	}
 	return nil
 }
@@ -243,7 +241,7 @@ func (d *Dirs) openFile(r *capability.Run, c *abi.Call) (int64, error) {
 		return 0, syscall.EMFILE
 	}
 	f, id, err := dir.find(r, at, flags, mode)
-	for range 10 { // another run makes or removes it at the same time
+	for range 10 { // another run creates or removes it at the same time
 		made := errors.Is(err, fs.ErrExist) && flags&sys.O_EXCL == 0
 		if flags&sys.O_CREAT == 0 || (!made && !errors.Is(err, fs.ErrNotExist)) {
 			break
@@ -268,7 +266,7 @@ func (d *Dirs) openFile(r *capability.Run, c *abi.Call) (int64, error) {
 	return d.next, nil
 }
 
-// find opens a file, or makes it, as the flags say. There is none if it is a directory.
+// find opens or creates a file, as the flags say. The result is nil for a directory.
 func (dir *directory) find(r *capability.Run, at string, flags sys.Oflag, mode fs.FileMode) (*os.File, identity, error) {
 	write := flags&(sys.O_WRONLY|sys.O_RDWR|sys.O_TRUNC|sys.O_CREAT) != 0
 	look := dir.root.Stat
@@ -309,7 +307,7 @@ func (dir *directory) openFile(r *capability.Run, at string, flags sys.Oflag, mo
 	how |= syscall.O_NONBLOCK // in case it has become a pipe since
 	q := dir.quota
 	if !create {
-		q.mu.Lock() // whoever takes the file's name knows that it is open
+		q.mu.Lock() // a goroutine that removes the file sees that it is open
 		defer q.mu.Unlock()
 		f, err := dir.root.OpenFile(at, how, 0)
 		return q.opened(f, err, how&(os.O_WRONLY|os.O_RDWR) != 0)
@@ -340,8 +338,7 @@ func (d *quota) opened(f *os.File, err error, write bool) (*os.File, identity, e
 	return f, id, nil
 }
 
-// close closes the file. If that was the last use of a file without a name, its room is
-// free.
+// close closes the file. The last close of an unlinked file frees its space.
 func (f *file) close() error {
 	q := f.dir.quota
 	q.mu.Lock()
@@ -405,8 +402,7 @@ func (d *Dirs) read(r *capability.Run, c *abi.Call) (int64, error) {
 	return int64(n), err
 }
 
-// maxPiece is the most that is read or written at once: between two pieces the guest's
-// time is looked at.
+// maxPiece is how much is read or written at once: between two pieces the guest's deadline is checked.
 const maxPiece = 1 << 20
 
 func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
@@ -426,7 +422,7 @@ func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
 	if at < 0 {
 		at = info.Size()
 	}
-	// What is beyond the end grows the file, a gap before it among that.
+	// Writing beyond the end grows the file, including a gap before the data.
 	growth := max(at+int64(len(data))-info.Size(), 0)
 	if room := q.room(f.dir.Bytes, growth); room < growth {
 		data = data[:max(int64(len(data))-(growth-room), 0)]
@@ -445,8 +441,8 @@ func (d *Dirs) write(r *capability.Run, c *abi.Call) (int64, error) {
 	return int64(n), err
 }
 
-// mayChange says what a file is before it is changed, and makes sure that it may be. The caller
-// holds the quota's mu.
+// mayChange returns the file's state before a change, or why the file must not be changed. The caller holds the
+// quota's mu.
 func (f *file) mayChange(r *capability.Run) (fs.FileInfo, error) {
 	info, err := f.Stat()
 	if err == nil {
@@ -456,7 +452,7 @@ func (f *file) mayChange(r *capability.Run) (fs.FileInfo, error) {
 		err = f.dir.quota.measure(f.dir.root)
 	}
 	if err == nil {
-		err = r.MayAct() // it has waited for its turn
+		err = r.MayAct() // it has waited for the lock
 	}
 	return info, err
 }
@@ -554,7 +550,7 @@ func (d *Dirs) list(_ *capability.Run, c *abi.Call) (int64, error) {
 	return int64(n), nil
 }
 
-// readDir reads the entries of a directory, and opens nothing else: a pipe, for one.
+// readDir reads the entries of a directory. It opens nothing else, such as a pipe.
 func readDir(root *os.Root, at string) ([]fs.DirEntry, error) {
 	f, err := root.OpenFile(at, os.O_RDONLY|onlyDirectory|syscall.O_NONBLOCK, 0)
 	if err != nil {
@@ -574,7 +570,7 @@ func (d *Dirs) mkdir(r *capability.Run, c *abi.Call) (int64, error) {
 	})
 }
 
-// changed carries out a change after which there are so many files more.
+// changed makes a change that adds files to the directory's count.
 func (dir *directory) changed(r *capability.Run, files int64, change func() error) error {
 	q := dir.quota
 	q.mu.Lock()
@@ -587,7 +583,7 @@ func (dir *directory) changed(r *capability.Run, files int64, change func() erro
 			return err
 		}
 	}
-	if err := r.MayAct(); err != nil { // it has waited for its turn
+	if err := r.MayAct(); err != nil { // it has waited for the lock
 		return err
 	}
 	err := change()

@@ -9,8 +9,8 @@ import (
 	"syscall"
 )
 
-// Quotas know what the directories hold that jobs write to, over all jobs and runs of
-// the process. They are safe for concurrent use.
+// Quotas track what the writable directories hold, over all jobs and runs of the process. They are safe for
+// concurrent use.
 type Quotas struct {
 	mu   sync.Mutex
 	dirs map[string]*quota // by path; those in use
@@ -19,19 +19,19 @@ type Quotas struct {
 // NewQuotas makes Quotas.
 func NewQuotas() *Quotas { return &Quotas{dirs: map[string]*quota{}} }
 
-// quota is what a directory holds. It is measured when its use begins, and counted as
-// long as it lasts.
+// quota is the usage of a directory. It is measured on first use, and then counted while the directory is in
+// use.
 type quota struct {
 	uses int // guarded by Quotas.mu
 
-	mu           sync.Mutex // held across a change, so that two do not both take the last room
+	mu           sync.Mutex // held across a change, so that two changes do not both take the last space
 	measured     bool
 	bytes, files int64
 	open         map[identity]int  // how often a file is open
-	nameless     map[identity]bool // open files that were removed: they take room until they are closed
+	nameless     map[identity]bool // unlinked open files: they take space until they are closed
 }
 
-// identity is what a file is known by, whatever its name is.
+// identity identifies a file under all its names.
 type identity struct{ device, inode uint64 }
 
 func (q *Quotas) use(path string) *quota {
@@ -63,7 +63,7 @@ func (d *quota) used() (bytes, files int64) {
 	return d.bytes, d.files
 }
 
-// measure counts what is in the directory, once. The caller holds mu.
+// measure counts the directory's content, once. The caller holds mu.
 func (d *quota) measure(root *os.Root) error {
 	if d.measured {
 		return nil
@@ -101,8 +101,7 @@ func (d *quota) walk(root *os.Root, at string) error {
 	return nil
 }
 
-// free gives back the bytes that went with the last name of a file, unless it is open.
-// The caller holds mu.
+// free returns the bytes of a file whose last name was removed, unless it is open. The caller holds mu.
 func (d *quota) free(info fs.FileInfo) {
 	if !info.Mode().IsRegular() || links(info) > 1 {
 		return
@@ -122,7 +121,7 @@ func (d *quota) room(limit, want int64) int64 {
 	return max(min(want, limit-d.bytes), 0)
 }
 
-// one reports whether one more file may be made.
+// one returns an error if no more file may be created.
 func (d *quota) one(limit int64) error {
 	if limit > 0 && d.files >= limit {
 		return syscall.EDQUOT

@@ -4,7 +4,7 @@ package dir
 
 import "io/fs"
 
-// No host runs here: what it would need to know of files is not asked for.
+// No host runs here, so nothing is known of files.
 const onlyDirectory = 0
 
 func links(fs.FileInfo) uint64 { return 1 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// onlyDirectory has an open of anything else fail.
+// onlyDirectory makes an open of anything else fail.
 const onlyDirectory = syscall.O_DIRECTORY
 
 // links is how many names the file has.

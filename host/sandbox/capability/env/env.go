@@ -10,8 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/capability"
 )
 
-// Functions are those of job_v1_env. secret finds the value of a granted secret, as
-// it is when it is asked for.
+// Functions returns the functions of job_v1_env. secret returns the present value of a granted secret.
 func Functions(secret func(name string) (string, error)) map[string]capability.Function {
 	return map[string]capability.Function{
 		abi.ModuleEnv + ".get": func(_ context.Context, r *capability.Run, c *abi.Call) (int64, error) {

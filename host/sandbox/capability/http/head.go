@@ -15,7 +15,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// head is what a request begins with.
+// head is the first part of a request.
 type head struct {
 	method  string
 	url     *url.URL // its host is in lower case, its default port is left out
@@ -38,9 +38,8 @@ func invalid(format string, args ...any) error {
 	return capability.Fail(abi.ErrInvalid, format, args...)
 }
 
-// parse reads a head: a list of method, URL, and a name and a value for each header.
-// What servers or proxies could read in another way than the grant was checked in is
-// refused.
+// parse reads a head: a list of method, URL, and a name and a value for each header. It refuses everything that
+// servers or proxies might interpret differently from the check against the grant.
 func parse(b []byte) (*head, error) {
 	if len(b) > abi.MaxHead {
 		return nil, capability.Fail(abi.ErrTooLarge, "the head has %d bytes, at most %d are allowed", len(b), abi.MaxHead)
@@ -98,8 +97,7 @@ func (h *head) add(name, value string) error {
 	return nil
 }
 
-// ofHost reports whether a header is about the connection, or says how long the body
-// is: the host alone decides that.
+// ofHost reports whether a header concerns the connection, or the length of the body: only the host sets those.
 func ofHost(name string) bool {
 	switch name {
 	case "Content-Length", "Host", "Connection", "Transfer-Encoding", "Te", "Trailer", "Upgrade", "Keep-Alive", "Expect", "Http2-Settings":
@@ -108,7 +106,7 @@ func ofHost(name string) bool {
 	return strings.HasPrefix(name, "Proxy-")
 }
 
-// parseURL reads an absolute URL of a form that everybody reads in the same way.
+// parseURL reads an absolute URL of an unambiguous form.
 func parseURL(text string) (*url.URL, uint16, error) {
 	for _, c := range []byte(text) {
 		if c <= ' ' || c == 0x7f || c == '\\' {
@@ -182,8 +180,8 @@ func portOf(u *url.URL) (uint16, error) {
 	return uint16(port), nil
 }
 
-// checkPath refuses paths that lead upwards, also in the ways in which only some servers
-// read them: a grant for /a/ is not one for /a/../b.
+// checkPath refuses paths that lead upwards, in every form that some server accepts: a grant for /a/ must not
+// cover /a/../b.
 func checkPath(path string) error {
 	if path != "" && path[0] != '/' {
 		return invalid("the path %q does not begin with a slash", words.Clip(path))

@@ -24,8 +24,8 @@ import (
 
 // Options are what an Instance is given besides the grant.
 type Options struct {
-	// Secret returns the value of a secret that the grant names; its error is for the
-	// guest, and must not contain a value. nil: there are none.
+	// Secret returns the value of a secret that the grant names; its error is shown to the guest, and must not
+	// contain a value. nil: there are none.
 	Secret   func(name string) (string, error)
 	resolver *net.Resolver // of tests
 }
@@ -42,7 +42,7 @@ type Instance struct {
 	transports map[rule]*http.Transport
 }
 
-// rule is what connections have to have in common to be used for the same requests.
+// rule are the settings that connections must share to be reused for a request.
 type rule struct {
 	private       bool
 	ca, cert, key string
@@ -139,13 +139,12 @@ func headersOf(r *capability.Run, h *head, call *capability.Call) http.Header {
 		}
 	}
 	if _, given := all["Idempotency-Key"]; !given && r.Info.RunID != "" {
-		// One request, one key. If a run is tried again, its requests have the same.
+		// One request, one key: the requests of a retried run have the same key.
 		key := r.Info.RunID
 		if n := r.Left.Requests.Used(); n > 1 {
 			key += "-" + strconv.FormatInt(n, 10)
 		}
-		// Under its usual name, net/http would take the key for the job's leave to
-		// send a request twice.
+		// Under its usual name, net/http would take the key as permission to send a request twice.
 		all["idempotency-key"] = []string{key}
 	}
 	add("Wasmjob-Fence", strconv.FormatInt(r.Info.Fence, 10))
@@ -154,7 +153,7 @@ func headersOf(r *capability.Run, h *head, call *capability.Call) http.Header {
 	return all
 }
 
-// transport returns the connections for requests under a grant.
+// transport returns the connection pool for requests under a grant.
 func (in *Instance) transport(g *grants.HTTP) *http.Transport {
 	k := rule{g.Private, g.CA, g.Cert, g.Key}
 	in.mu.Lock()

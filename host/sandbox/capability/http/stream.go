@@ -21,11 +21,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// startAt is how much of a body is waited for before its request begins, unless the
-// guest asks for the response first: a body that ends before has a Content-Length.
+// startAt is how much of a body is buffered before its request begins, unless the guest asks for the response
+// first: a shorter body gets a Content-Length.
 const startAt = 64 << 10
 
-// maxReason bounds what a message has of a server's answer, in bytes.
+// maxReason bounds how much of a server's answer a message quotes, in bytes.
 const maxReason = 256
 
 // stream is a request and its response.
@@ -43,9 +43,9 @@ type stream struct {
 
 	call *capability.Call // of the run's trace
 	took time.Duration    // that the server took; of the goroutine
-	idle atomic.Int64     // nanoseconds in which the request waited for the guest
+	idle atomic.Int64     // nanoseconds that the request waited for the guest
 
-	// Of the guest's calls; the goroutine reads length and whole after start.
+	// Used by the guest's calls; the goroutine reads length and whole after start.
 	length   int64 // of the body; -1: not known
 	whole    bool  // the body is in up
 	written  int64
@@ -138,14 +138,14 @@ func headers(_ context.Context, r *capability.Run, c *abi.Call) (int64, error) {
 	return ofResponse(r, c, func(s *stream) int64 { return c.Give(s.headers) })
 }
 
-// ofResponse answers a call with something of the response's head.
+// ofResponse answers a call with a part of the response's head.
 func ofResponse(r *capability.Run, c *abi.Call, give func(*stream) int64) (int64, error) {
 	return r.Do(int32(c.Numbers[0]), func(of capability.Stream) (int64, error) {
 		s, ok := of.(*stream)
 		if !ok {
 			return 0, invalid("the handle %d is not of a request", c.Numbers[0])
 		}
-		s.begin() // who asks for the response may wait for it before writing more
+		s.begin() // a guest that asks for the response may wait for it before writing more
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if s.status != 0 {
@@ -159,7 +159,7 @@ func ofResponse(r *capability.Run, c *abi.Call, give func(*stream) int64) (int64
 	})
 }
 
-// The rest is of the stream's goroutine.
+// The following is used by the stream's goroutine.
 
 // do sends the request and receives the response.
 func (s *stream) do(ctx context.Context, t *http.Transport, request *http.Request) {
@@ -206,11 +206,11 @@ func (s *stream) do(ctx context.Context, t *http.Transport, request *http.Reques
 	conn.Leave(user)
 }
 
-// mayAct is asked before each write to the connection, while it is used for the request.
+// mayAct is called before each write to the connection, while it is used for the request.
 func (s *stream) mayAct() error {
 	err := s.run.MayAct()
 	if err != nil {
-		s.stop(err) // or it would be tried on another connection
+		s.stop(err) // otherwise net/http retries on another connection
 	}
 	return err
 }
@@ -229,13 +229,13 @@ func (s *stream) setBody(request *http.Request) error {
 	if int64(len(all)) != s.length {
 		return errors.New("the body is not whole") // the guest has closed the handle
 	}
-	// It can be sent again if nothing was written to a connection that had gone stale.
+	// It can be sent again if nothing was written to a stale connection.
 	request.GetBody = func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(all)), nil }
 	request.Body, _ = request.GetBody()
 	return nil
 }
 
-// body is what the transport reads while the guest writes.
+// body is read by the transport while the guest writes.
 type body struct{ s *stream }
 
 func (b body) Read(p []byte) (int, error) {
@@ -253,7 +253,7 @@ func (b body) Close() error {
 	return nil
 }
 
-// receive takes the response, to its end.
+// receive reads the response to its end.
 func (s *stream) receive(ctx context.Context, response *http.Response) error {
 	defer response.Body.Close()
 	if response.StatusCode == http.StatusSwitchingProtocols {
@@ -274,7 +274,7 @@ func (s *stream) receive(ctx context.Context, response *http.Response) error {
 		s.took += time.Since(began)
 		if err != nil && err != io.EOF {
 			err = s.failure(ctx, err)
-			s.call.Fail(err) // before the guest knows, who may close the request for it
+			s.call.Fail(err) // before the guest can know and close the request
 		}
 		return n, err
 	}
@@ -311,7 +311,7 @@ func (s *stream) listOf(all http.Header) string {
 	return string(list)
 }
 
-// fail ends what the request did not come to.
+// fail ends the parts of the stream that the request did not reach.
 func (s *stream) fail(ctx context.Context, err error) {
 	err = s.failure(ctx, err)
 	s.call.Fail(err)
@@ -330,7 +330,7 @@ func (s *stream) fail(ctx context.Context, err error) {
 	}
 }
 
-// failure says what an error means to the guest.
+// failure turns an error into one for the guest.
 func (s *stream) failure(ctx context.Context, err error) error {
 	if f := dial.Failure(ctx, s.run, err, "http: "+s.origin); f != nil {
 		return f

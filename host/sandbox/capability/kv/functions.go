@@ -39,14 +39,14 @@ func Functions(s *State) map[string]capability.Function {
 	return functions
 }
 
-// CheckKey says what is wrong with a key.
+// CheckKey returns what is wrong with a key.
 func CheckKey(key string) error { return check(key, false) }
 
 func longKey(n int) error {
 	return capability.Fail(abi.ErrInvalid, "kv: the key has %d bytes, expected at most %d", n, abi.MaxKey)
 }
 
-// check says what is wrong with a key. The prefix of a list may be empty.
+// check returns what is wrong with a key. The prefix of a list may be empty.
 func check(key string, prefix bool) error {
 	switch {
 	case key == "" && !prefix:

@@ -1,6 +1,5 @@
-// Package kv is the key/value state of an item. It lies in the registry together
-// with the item's offset, in one value, so that both are committed at once, by the same
-// owner, or not at all.
+// Package kv is the key/value state of an item. It is stored in the registry together with the item's offset,
+// in one value, so that both are committed together, by the same owner.
 package kv
 
 import (
@@ -25,13 +24,12 @@ type State struct {
 	staged    map[string]*string // nil: the key is deleted
 }
 
-// mark begins a value that has more than an offset. An offset that happens to begin
-// with it is written as such a value, too.
+// mark is the prefix of a value that has more than an offset. An offset with that prefix is stored in this
+// form, too.
 const mark = "\x00wasmjob.kv\x01"
 
-// Decode reads what lies in the registry for an item: a bare offset, or a value that
-// Encode made. has is false if there is nothing. The error says that the value is
-// damaged.
+// Decode reads an item's value in the registry: a bare offset, or the result of Encode. has is false if there
+// is none. The error says that the value is damaged.
 func Decode(data []byte, has bool) (*State, error) {
 	s := &State{}
 	if err := s.Decode(data, has); err != nil {
@@ -40,7 +38,7 @@ func Decode(data []byte, has bool) (*State, error) {
 	return s, nil
 }
 
-// Decode makes the state what the function of that name returns.
+// Decode sets the state as the function Decode does.
 func (s *State) Decode(data []byte, has bool) error {
 	*s = State{Offset: data, HasOffset: has}
 	rest, ok := bytes.CutPrefix(data, []byte(mark))
@@ -89,8 +87,8 @@ func (s *State) Decode(data []byte, has bool) error {
 	return nil
 }
 
-// Encode makes the value for the registry of an offset and all pairs, those that are
-// staged among them. Without pairs it is the offset itself.
+// Encode returns the value to store for an offset and all pairs, including staged ones. Without pairs it is the
+// offset itself.
 func (s *State) Encode(offset []byte, has bool) []byte {
 	pairs := s.Pairs()
 	if len(pairs) == 0 && has && !bytes.HasPrefix(offset, []byte(mark)) {
@@ -115,7 +113,7 @@ func (s *State) Encode(offset []byte, has bool) []byte {
 	return b
 }
 
-// Pairs are all pairs, those that are staged among them. They are not changed.
+// Pairs returns all pairs, including staged ones.
 func (s *State) Pairs() map[string]string {
 	if len(s.staged) == 0 {
 		return s.committed
@@ -137,7 +135,7 @@ func (s *State) Pairs() map[string]string {
 // Changed reports whether something is staged.
 func (s *State) Changed() bool { return len(s.staged) > 0 }
 
-// Taken says that what is staged was taken, with the offset.
+// Taken is called when the staged changes were committed, with the offset.
 func (s *State) Taken(offset []byte, has bool) {
 	s.Offset, s.HasOffset = offset, has
 	s.committed, s.staged = s.Pairs(), nil
@@ -180,14 +178,14 @@ func (s *State) Set(key, value string) error {
 	return nil
 }
 
-// Delete stages that a key is gone. It reports false if it was not there.
+// Delete stages the deletion of a key. It returns false if there is none.
 func (s *State) Delete(key string) bool {
 	if _, ok := s.Get(key); !ok {
 		return false
 	}
 	if _, ok := s.committed[key]; ok {
 		s.stage(key, nil)
-	} else { // nothing is to be deleted: a guest may make and delete any number of keys
+	} else { // stage no deletion: a guest may create and delete any number of keys
 		delete(s.staged, key)
 	}
 	return true

@@ -5,12 +5,12 @@ import (
 	"time"
 )
 
-// answers measures how long a connection's other side takes to answer: from the newest write to
-// what comes next. It is safe for concurrent use.
+// answers measures how long a connection's other side takes to answer: from the newest write to the next read.
+// It is safe for concurrent use.
 type answers struct {
 	mu      sync.Mutex
-	asked   time.Time // when the guest wrote last, if nothing has come since; else zero
-	wanted  bool      // the guest has found nothing to read since
+	asked   time.Time // when the guest last wrote, if nothing was received since; otherwise zero
+	wanted  bool      // the guest has tried to read since
 	slowest time.Duration
 }
 
@@ -20,22 +20,21 @@ func (a *answers) wrote() {
 	a.asked = time.Now()
 }
 
-// awaited notes that the guest has found nothing to read.
+// awaited notes that the guest has tried to read and found nothing.
 func (a *answers) awaited() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.wanted = true
 }
 
-// came notes that something has come.
+// came notes that data was received.
 func (a *answers) came() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.over()
 }
 
-// end returns how long the slowest answer took. One that has not come counts, if the guest waits
-// for it.
+// end returns how long the slowest answer took. A missing answer counts if the guest waits for it.
 func (a *answers) end() time.Duration {
 	a.mu.Lock()
 	defer a.mu.Unlock()

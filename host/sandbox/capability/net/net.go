@@ -1,5 +1,5 @@
-// Package net makes the connections of guests (job_v1_net): TCP, and TLS that the host
-// speaks, to granted addresses only.
+// Package net makes the connections of guests (job_v1_net): TCP, and TLS terminated by the host, only to
+// granted addresses.
 package net
 
 import (
@@ -108,7 +108,8 @@ func (in *Instance) dial(ctx context.Context, r *capability.Run, c *abi.Call) (i
 	})
 }
 
-// maxReason bounds what a message has of an error, in bytes: names in a certificate are the server's.
+// maxReason bounds how much of an error a message quotes, in bytes: names in a certificate come from the
+// server.
 const maxReason = 256
 
 // stream is a connection.
@@ -123,16 +124,16 @@ type stream struct {
 	joined   sync.WaitGroup // of its goroutines
 
 	connected atomic.Bool
-	direct    atomic.Pointer[dial.Conn] // nil: there is no connection, or one with TLS
-	sent      chan struct{}             // closed when all is sent that the guest has written, or none can be
-	cut       atomic.Bool               // something of that was not sent
-	asked     atomic.Bool               // a write of nothing was answered with Again
+	direct    atomic.Pointer[dial.Conn] // nil: no connection, or one with TLS
+	sent      chan struct{}             // closed when everything that the guest has written is sent, or cannot be
+	cut       atomic.Bool               // some of that was not sent
+	asked     atomic.Bool               // an empty write was answered with Again
 	finished  bool                      // of the guest's calls
 	answers   answers
 	call      *capability.Call // of the run's trace
 }
 
-// Write implements capability.Stream. Of nothing, it says whether there is a connection.
+// Write implements capability.Stream. An empty write reports whether there is a connection.
 func (s *stream) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return s.probe()
@@ -154,11 +155,11 @@ func (s *stream) Write(b []byte) (int, error) {
 	return n, err
 }
 
-// little is how many bytes the guest's goroutine writes itself. More is worth handing over.
+// little is how many bytes the guest's goroutine writes itself; more is handed to the sending goroutine.
 const little = 16 << 10
 
-// put writes at once what there is room for, as long as nothing waits to be written. The rest
-// is for the goroutine that sends, and so is what fails.
+// put writes what the socket accepts at once, if nothing is queued. The rest, and errors, are left to the
+// sending goroutine.
 func (s *stream) put(b []byte) (int, error) {
 	if conn := s.direct.Load(); conn != nil && len(b) <= little && s.up.Size() == 0 {
 		if n, _ := conn.TryWrite(b); n > 0 {
@@ -170,7 +171,7 @@ func (s *stream) put(b []byte) (int, error) {
 }
 
 func (s *stream) probe() (int, error) {
-	s.asked.Store(true) // before it looks: what happens in between is not missed
+	s.asked.Store(true) // set before the check, so that no change in between is missed
 	if _, err := s.up.Put(nil); err != nil && err != io.EOF {
 		return 0, err
 	}
@@ -196,12 +197,11 @@ func (s *stream) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// linger is how long a connection that the guest closes waits for what it has written to be
-// taken. The guest's goroutines wait meanwhile.
+// linger is how long closing a connection waits until the written data is accepted. The guest waits meanwhile.
 const linger = time.Second
 
-// Close implements capability.Stream. A guest that closes a connection has its bytes sent
-// before, as it is used to; at the end of the run they are dropped.
+// Close implements capability.Stream. If the guest closes a connection its written bytes are sent first; at the
+// end of the run they are dropped.
 func (s *stream) Close() {
 	if s.connected.Load() && s.run.MayAct() == nil {
 		s.up.End(io.EOF)
@@ -228,7 +228,7 @@ func (s *stream) abort(reason error) error {
 	return reason
 }
 
-// do makes the connection, and receives; a second goroutine sends.
+// do connects and receives; a second goroutine sends.
 func (s *stream) do(ctx context.Context, granted *grants.Net) {
 	s.call.Start()
 	defer s.call.End()
@@ -308,7 +308,7 @@ func (s *stream) receive(ctx context.Context, conn net.Conn) {
 		n, err := conn.Read(p)
 		if err != nil && err != io.EOF {
 			err = s.failure(ctx, err, false)
-			s.call.Fail(err) // before the guest knows, who may close the connection for it
+			s.call.Fail(err) // before the guest can know and close the connection
 		}
 		return n, err
 	}

@@ -1,6 +1,5 @@
-// Package offer gives an executor the capabilities that its job is granted. It stands
-// between the host and the executor, so it is the same for guests of this process, of
-// worker processes, and of `wasmjob invoke`.
+// Package offer gives an executor the granted capabilities of its job. It is a layer between the host and the
+// executor, so it is the same for guests of this process, of worker processes, and of `wasmjob invoke`.
 package offer
 
 import (
@@ -23,7 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/plugin"
 )
 
-// Settings are the settings of a job's executor with what the grant adds to them.
+// Settings returns the settings of a job's executor with the grant's additions.
 func Settings(s plugin.Settings, grant *grants.Grant) plugin.Settings {
 	s.Env, s.PluginConfig, s.Mounts = grant.Env, grant.Config, nil
 	s.Granted = append(grant.Modules(), s.Granted...)
@@ -33,9 +32,9 @@ func Settings(s plugin.Settings, grant *grants.Grant) plugin.Settings {
 	return s
 }
 
-// Wrap makes an executor of an executor, for a job with the grant. It takes over the
-// caller's use of it. signer names who signed the module. The quotas are those of all jobs of the process. Connections are
-// kept from fire to fire, and end with the last use of the executor.
+// Wrap returns an executor with the job's granted capabilities around another one. It takes over the caller's
+// use of that one. signer names the signer of the module. The quotas are those of all jobs of the process.
+// Connections are kept from fire to fire, and closed with the last use of the executor.
 func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas) abi.Executor {
 	e := &executor{Executor: x, grant: grant, nothing: grant.Nothing(), signer: signer, quotas: quotas, secrets: newSecrets(grant.Secrets), uses: 1}
 	if len(grant.HTTP) > 0 {
@@ -51,21 +50,21 @@ func Wrap(x abi.Executor, grant *grants.Grant, signer string, quotas *dir.Quotas
 type executor struct {
 	abi.Executor
 	grant   *grants.Grant
-	nothing bool // is granted that the host has to carry out
+	nothing bool // nothing that the host carries out is granted
 	signer  string
 	quotas  *dir.Quotas
 	secrets *secrets
-	http    *http.Instance // nil: nothing of it is granted
+	http    *http.Instance // nil: not granted
 	net     *net.Instance  // likewise
 
 	mu   sync.Mutex
 	uses int
 }
 
-// Signer names the key that signed the module; empty if none did that is known.
+// Signer names the key that signed the module; empty if there is no known signature.
 func (x *executor) Signer() string { return x.signer }
 
-// Type is what the module's exports say of the job; empty if they say nothing.
+// Type is the job type that the module's exports imply; empty if they imply none.
 func (x *executor) Type() string {
 	if typed, ok := x.Executor.(interface{ Type() string }); ok {
 		return typed.Type()
@@ -73,7 +72,7 @@ func (x *executor) Type() string {
 	return ""
 }
 
-// About is the module's size in bytes, and what it imports from.
+// About returns the module's size in bytes, and its import modules.
 func (x *executor) About() (size int, imports []string) {
 	if inner, ok := x.Executor.(interface{ About() (int, []string) }); ok {
 		return inner.About()
@@ -81,7 +80,7 @@ func (x *executor) About() (size int, imports []string) {
 	return 0, nil
 }
 
-// Grants says what the job is granted, in a few words each.
+// Grants describes the job's grants, in a few words each.
 func (x *executor) Grants() []string { return x.grant.Words() }
 
 // Retain implements abi.Executor.
@@ -101,7 +100,7 @@ func (x *executor) Release() {
 	x.end()
 }
 
-// end ends a use, of which each worker is one.
+// end ends a use; each worker is one.
 func (x *executor) end() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -116,7 +115,7 @@ func (x *executor) end() {
 	}
 }
 
-// functions are what a run may call, besides its state and directories.
+// functions returns what a run may call, except its state and directories.
 func (x *executor) functions() map[string]capability.Function {
 	functions := env.Functions(x.secrets.value)
 	if x.http != nil {
@@ -156,8 +155,8 @@ func (w *worker) Depth() int {
 	return 1
 }
 
-// plain is an invocation of a job to which nothing is granted. It is used again by the
-// next, so that it costs nothing unless there are several at once.
+// plain is an invocation of a job without grants. The next invocation reuses it, so that it costs nothing
+// unless several run at once.
 type plain struct {
 	inv   abi.Invocation
 	host  host
@@ -179,7 +178,7 @@ func (w *worker) Execute(ctx context.Context, inv *abi.Invocation) abi.Result {
 	if w.x.nothing && w.used.CompareAndSwap(false, true) {
 		defer w.used.Store(false)
 	} else {
-		p = new(plain) // what is open knows by it to which run it belongs
+		p = new(plain) // open streams identify their run by it
 	}
 	if err := p.state.Decode(inv.Offset, inv.HasOffset); err != nil {
 		return abi.Result{Outcome: abi.OutcomeError, Message: err.Error(), Err: err}
@@ -210,7 +209,7 @@ func (w *worker) Listen(ctx context.Context, export string, inv *abi.Invocation)
 	return r
 }
 
-// begin makes the invocation as the guest has it, and what ends it.
+// begin builds the guest's invocation, and what must be ended after it.
 func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	p.inv = *inv
 	p.host = host{Host: inv.Host, state: &p.state, secrets: w.x.secrets}
@@ -239,7 +238,7 @@ func (w *worker) begin(p *plain, inv *abi.Invocation) outside {
 	return outside{run, dirs, w.x.secrets}
 }
 
-// outside is what a run has outside; nothing if nothing is granted.
+// outside has a run's capabilities; zero if none is granted.
 type outside struct {
 	run     *capability.Run
 	dirs    *dir.Dirs
@@ -248,7 +247,7 @@ type outside struct {
 
 // finish ends it, and completes the result.
 func (o outside) finish(r *abi.Result) {
-	r.Outside = nil // a worker process says nothing of it
+	r.Outside = nil // a worker process does not count it
 	if o.run == nil {
 		if r.Reads > 0 {
 			r.Outside = map[string]abi.OutsideCount{"dir": {Calls: r.Reads, Received: r.ReadBytes}}
@@ -277,7 +276,7 @@ func (o outside) finish(r *abi.Result) {
 	}
 }
 
-// redacted is an error without secrets. What it was can be asked for by errors.As.
+// redacted is an error without secrets. errors.As still finds the original.
 type redacted struct {
 	text string
 	err  error
@@ -286,7 +285,7 @@ type redacted struct {
 func (r *redacted) Error() string { return r.text }
 func (r *redacted) Unwrap() error { return r.err }
 
-// host is the abi.Host of an invocation, with the state of the item beside its offset.
+// host is the abi.Host of an invocation, which adds the item's state to its offset.
 type host struct {
 	abi.Host
 	state   *kv.State
@@ -334,8 +333,7 @@ func (h *host) save(ctx context.Context, offset []byte, save func(context.Contex
 	return code
 }
 
-// secrets are those of a job. A secret is read when it is asked for. It is safe for
-// concurrent use.
+// secrets are a job's secrets, read on demand. It is safe for concurrent use.
 type secrets struct {
 	granted map[string]grants.Secret
 
@@ -345,8 +343,7 @@ type secrets struct {
 	redactor *grants.Redactor  // of values and former
 }
 
-// maxFormer bounds how many changes of its secrets ago a guest may have read one that
-// is not logged.
+// maxFormer is how many replaced secret values are still redacted from logs.
 const maxFormer = 16
 
 func newSecrets(granted map[string]grants.Secret) *secrets {
@@ -387,7 +384,7 @@ func (s *secrets) redactAll(texts []string) {
 	}
 }
 
-// redact takes the values that were read out of a text.
+// redact replaces the values that were read in a text.
 func (s *secrets) redact(text string) string {
 	s.mu.Lock()
 	r := s.redactor

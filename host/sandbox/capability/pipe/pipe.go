@@ -13,9 +13,9 @@ const (
 	// Limit is how many bytes a pipe holds.
 	Limit = 256 << 10
 	first = 2 << 10 // what it allocates at first
-	// piece is what is written at once: who writes may be asked to stop in between.
+	// piece is how much is written at once: the writer may be stopped between two pieces.
 	piece = 32 << 10
-	// worth is how much room is worth waking a side that waits for room.
+	// worth is how much free room is worth waking a writer for.
 	worth = Limit / 4
 )
 
@@ -35,12 +35,12 @@ type Pipe struct {
 	wake        chan struct{}
 }
 
-// New makes a pipe that calls notify when what was answered with Again may go on.
+// New makes a pipe. It calls notify when a call that was answered with Again may succeed.
 func New(notify func()) *Pipe {
 	return &Pipe{notify: notify, wake: make(chan struct{}, 1)}
 }
 
-// Put takes as many bytes as there is room for. It does not block.
+// Put takes as many bytes as fit. It does not block.
 func (p *Pipe) Put(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -67,8 +67,8 @@ func (p *Pipe) Put(b []byte) (int, error) {
 	return n, nil
 }
 
-// Get gives what there is, as far as b has room. It does not block. After the last byte
-// it returns the error of End.
+// Get returns available bytes, as many as fit in b. It does not block. After the last byte it returns the error
+// of End.
 func (p *Pipe) Get(b []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -108,8 +108,7 @@ func (p *Pipe) Read(b []byte) (int, error) {
 	}
 }
 
-// WriteTo implements io.WriterTo: it writes what is Put until the End, which is not an
-// error if it is io.EOF, and does not copy it.
+// WriteTo implements io.WriterTo: it writes what is Put, without copying, until the End; io.EOF is no error.
 func (p *Pipe) WriteTo(w io.Writer) (int64, error) {
 	var all int64
 	for {
@@ -129,7 +128,7 @@ func (p *Pipe) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// next waits for bytes, and returns some that follow each other.
+// next waits for bytes, and returns a contiguous part.
 func (p *Pipe) next() ([]byte, error) {
 	for {
 		p.mu.Lock()
@@ -163,9 +162,8 @@ func (p *Pipe) discard(n int) {
 	}
 }
 
-// Fill waits for room, and gives it to read, once. If read fails, that is the End.
-// check, which may be nil, is asked before the bytes can be had: if it fails, they
-// cannot, and that is the End.
+// Fill waits for room, and passes it to read, once. If read fails, that is the End. check, which may be nil, is
+// called before the bytes become available: if it fails they are dropped, and that is the End.
 func (p *Pipe) Fill(read func([]byte) (int, error), check func(n int) error) (int, error) {
 	for {
 		p.mu.Lock()
@@ -217,11 +215,10 @@ func (p *Pipe) Fill(read func([]byte) (int, error), check func(n int) error) (in
 	return n, err
 }
 
-// End says that no more bytes follow, and why: io.EOF, or what failed. The first reason
-// stays.
+// End says that no more bytes follow, and why: io.EOF, or the failure. The first reason stays.
 func (p *Pipe) End(reason error) { p.over(reason, false) }
 
-// Break drops the bytes that are in the pipe, too.
+// Break is End, and also drops the bytes in the pipe.
 func (p *Pipe) Break(reason error) { p.over(reason, true) }
 
 func (p *Pipe) over(reason error, drop bool) {
@@ -248,7 +245,7 @@ func (p *Pipe) Size() int {
 	return p.size
 }
 
-// All takes out all bytes of a pipe of which nothing has been taken, and that has ended.
+// All takes all bytes of an ended pipe from which nothing was taken.
 func (p *Pipe) All() []byte {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -257,7 +254,7 @@ func (p *Pipe) All() []byte {
 	return all
 }
 
-// The rest is called with the lock.
+// The following functions need the lock.
 
 func (p *Pipe) unpark() {
 	if !p.parked {
@@ -270,7 +267,7 @@ func (p *Pipe) unpark() {
 	}
 }
 
-// roomy reports whether the guest is to be notified of room, which it then is.
+// roomy reports whether to notify the guest of room, and notes that it was notified.
 func (p *Pipe) roomy() bool {
 	if !p.again || Limit-p.size < worth {
 		return false
