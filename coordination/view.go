@@ -404,7 +404,7 @@ func (v View) configVersion() int32 {
 // that time; zero if there is no node.
 func (v View) ServerChange() int64 { return v.serverNode.Mzxid }
 
-// ServerTime: see ServerChange.
+// ServerTime is when ServerChange was, by the registry's clock.
 func (v View) ServerTime() time.Time { return v.serverNode.Mtime }
 
 // ConfigChange is the transaction that last wrote the configuration; it distinguishes two configurations.

@@ -699,7 +699,7 @@ func wish(l tree.Layout, n registry.Snapshot, w tree.Wanted) []registry.Op {
 	return []registry.Op{registry.Create(node.Path, data)}
 }
 
-// ErrNotAway: the job or instance is neither removed nor stopped.
+// ErrNotAway means that the job or instance is neither removed nor stopped.
 var ErrNotAway = errors.New("the job is neither removed nor shut down")
 
 // Start lets a stopped instance come back into the job, whether it was stopped alone, with its server or with

@@ -134,7 +134,7 @@ func NewKey() (Private, error) {
 	return Private{private}, err
 }
 
-// ErrPassword: a password is needed, or the given one is wrong.
+// ErrPassword means that a password is needed, or the given one is wrong.
 var ErrPassword = errors.New("the key is encrypted, and this is not its password")
 
 // Encrypted reports whether the file of a private key needs a password.

@@ -384,7 +384,7 @@ func (s *Service) startOn(ctx context.Context, asked []cluster.Host, job string)
 // restorePatience is how long hosts have to answer that they join jobs again.
 const restorePatience = 5 * time.Second
 
-// ConflictError: the operation conflicts with the present state.
+// ConflictError says that the operation conflicts with the present state.
 type ConflictError struct{ What string }
 
 func (e *ConflictError) Error() string { return e.What }

@@ -22,7 +22,7 @@ const longestMigration = 30 * time.Minute
 // migrationTimeout bounds the wait for another host that migrates.
 const migrationTimeout = 30 * time.Second
 
-// ErrNewer: a newer version made the tables, so this host does not use the database.
+// ErrNewer means that a newer version made the tables, so that this host does not use the database.
 var ErrNewer = errors.New("the history's tables were made by a newer version of wasmjob")
 
 // migrate makes the tables or brings them up to date. Of several hosts one at a time migrates.
