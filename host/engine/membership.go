@@ -454,20 +454,24 @@ func (j *job) withdraw(now moment) bool {
 	return true
 }
 
-// handOver reports what this host owes in the job and leaves to others.
+// handOver reports what this host owes in the job and leaves to others. Rounds of triggers end with the last host that an operator stops.
 func (j *job) handOver(why reason.Reason) {
-	j.trigger.drop(event.SkipElsewhere, reason.New(reason.BeforeIdle, why))
+	round, whyRound := event.SkipElsewhere, reason.New(reason.NextOwner, why)
+	if j.exit.stopped && len(j.member.View.Instances) == 0 {
+		round, whyRound = event.SkipDisabled, why
+	}
+	j.trigger.drop(round, reason.New(reason.BeforeIdle, why))
 	for _, it := range j.items.sorted(func(*item) bool { return true }) {
 		owed := it.Asks()
 		if it.Due != nil {
 			owed = append(owed, *it.Due)
 		}
 		for _, owes := range owed {
-			cause := event.SkipLater
 			if owes.Trigger != 0 {
-				cause = event.SkipElsewhere
+				j.reports.skip(it, owes, round, whyRound)
+			} else {
+				j.reports.skip(it, owes, event.SkipLater, reason.New(reason.NextOwner, why))
 			}
-			j.reports.skip(it, owes, cause, reason.New(reason.NextOwner, why))
 		}
 	}
 }

@@ -338,3 +338,31 @@ func TestTrigger_onlyHostStops(t *testing.T) {
 		}
 	})
 }
+
+// TestTrigger_lastHostIsStopped: a round that an item of the last host owes ends when an operator stops that, and the reason does not
+// speak of a next owner.
+func TestTrigger_lastHostIsStopped(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, g := newCluster(t), &given{}
+		d := definition("j", "", 2)
+		n := c.start(1, job(d, g.guest(func(*abi.Invocation) time.Duration { return 20 * time.Second })))
+		time.Sleep(time.Second)
+		n.triggers(t, "j", args(t, "0", "first"))
+		time.Sleep(time.Second)
+		n.triggers(t, "j", args(t, "", "second"))
+		time.Sleep(time.Second)
+		if err := c.operate(func(ctx context.Context, r registry.Center) error {
+			return stopInstance(ctx, r, tree.NewLayout("test", "j"), n.host.Status().Instance)
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		var said []string
+		for _, e := range c.list(event.ItemSkipped) {
+			said = append(said, fmt.Sprintf("%d %s: %s", *e.Item, e.Cause, e.Reason))
+		}
+		if want := []string{"0 disabled: its instance was removed by an operator"}; !slices.Equal(said, want) {
+			t.Errorf("said of items: %q, want %q", said, want)
+		}
+	})
+}
