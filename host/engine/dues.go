@@ -282,8 +282,9 @@ func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 			}
 			group = nil
 		}
-		since := it.answered()
+		since, apart := it.answered(), false
 		for _, u := range unmet {
+			apart = apart || u.Apart
 			at := u.Fire.Time()
 			news := at.After(since) || u.Passed.After(time.UnixMilli(it.state.Record.Begun))
 			if u.Fire.Trigger != 0 || !news || it.state.Record.Instant == 0 || d.job.beyond(it) {
@@ -292,11 +293,11 @@ func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 			if n := len(group); n > 0 {
 				last := group[n-1]
 				runs := d.calendar.After(last.Fire.Time())
-				if between := !runs.IsZero() && runs.Before(at); between || last.Late != u.Late || last.Reason.String() != u.Reason.String() {
+				if between := !runs.IsZero() && runs.Before(at); between || apart || last.Late != u.Late || last.Reason.String() != u.Reason.String() {
 					report()
 				}
 			}
-			group = append(group, u)
+			group, apart = append(group, u), false
 		}
 		report()
 	}

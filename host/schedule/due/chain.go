@@ -31,6 +31,8 @@ type Unmet struct {
 	Reason reason.Reason
 	// Passed is when the jobs before ended, if they had ended for a later one by then; else zero.
 	Passed time.Time
+	// Apart is set if the job may still follow a fire between this one and the one before in [Following.Unmet].
+	Apart bool
 }
 
 // Following is what a job that comes after others has to do.
@@ -70,6 +72,7 @@ func Follow(now time.Time, before []Before) (f Following) {
 			}
 		}
 	}
+	var open []int64
 	slices.SortFunc(keys, func(a, b key) int {
 		if a.root != b.root {
 			return int(min(max(a.root-b.root, -1), 1))
@@ -87,7 +90,9 @@ func Follow(now time.Time, before []Before) (f Following) {
 			if f.At.IsZero() || wait.Before(f.At) {
 				f.At = wait
 			}
+			open = append(open, k.instant)
 		case ended.IsZero(): // not noted by all jobs
+			open = append(open, k.instant)
 		case k.root != 0:
 			f.Rounds = append(f.Rounds, Caused{k.root, from})
 		default:
@@ -95,6 +100,10 @@ func Follow(now time.Time, before []Before) (f Following) {
 		}
 	}
 	f.passOver()
+	for n := 1; n < len(f.Unmet); n++ {
+		from, to := f.Unmet[n-1].Fire.Instant, f.Unmet[n].Fire.Instant
+		f.Unmet[n].Apart = slices.ContainsFunc(open, func(at int64) bool { return from < at && at < to })
+	}
 	return f
 }
 

@@ -34,6 +34,8 @@ func TestFollow(t *testing.T) {
 		{"failure", 2000, []Before{before("a", "failure", "", 1, at(1000, 1010, s), at(1100, 1110, f))}, "1100 due 1110; unmet 1000 job a was a success, and after demands failure"},
 		{"both", 2000, []Before{before("a", "", "", 1, at(1000, 1010, s), at(1100, 1110, s)), before("b", "always", "", 1, at(1000, 1050, f))}, "1000 due 1050; until 87505"},
 		{"an instant that one does not have", 2000, []Before{before("a", "", "", 1, at(1000, 1010, s), at(1100, 1110, s)), before("b", "", "", 1, at(1100, 1150, s))}, "1100 due 1150; unmet 1000 job b had no fire for it"},
+		{"not ended, between two that failed", 2000, []Before{before("a", "", "", 1, at(1000, 1010, f), at(1100, 1110, f), at(1200, open, f), at(1300, 1310, f))},
+			"unmet 1000 job a failed, and after demands success; unmet 1100 job a failed, and after demands success; apart, unmet 1300 job a failed, and after demands success; until 87605"},
 		{"late", 1064, []Before{before("a", "", "", 1, at(1000, 1010, s)), before("b", "", "1m", 1)}, "until 1065"},
 		{"too late", 1065, []Before{before("a", "", "", 1, at(1000, 1010, s)), before("b", "", "1m", 1)}, "late 1000 job b had not ended 1m after the instant"},
 		{"it ended too late", 1500, []Before{before("a", "", "1m", 1, at(1000, 1061, s))}, "late 1000 job a had not ended 1m after the instant"},
@@ -53,6 +55,9 @@ func TestFollow(t *testing.T) {
 			word := "unmet"
 			if x.Late {
 				word = "late"
+			}
+			if x.Apart {
+				word = "apart, " + word
 			}
 			list = append(list, fmt.Sprint(word, " ", x.Fire.Instant/1000, " ", x.Reason))
 		}
