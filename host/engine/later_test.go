@@ -326,6 +326,8 @@ func TestRetryAt_nextRound(t *testing.T) {
 					<-n.done
 				}
 				time.Sleep(2 * time.Minute)
+				mu.Lock()
+				defer mu.Unlock()
 				var of0, of1 []string
 				for _, run := range ran {
 					if strings.HasPrefix(run, "0") {
@@ -377,6 +379,8 @@ func TestRetryAt_overlap(t *testing.T) {
 		n.stop()
 		<-n.done
 		until(minute(4).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
 		if want := []string{"01:00", "01:00", "04:00"}; !slices.Equal(ran, want) {
 			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
 		}
