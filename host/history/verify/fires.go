@@ -46,8 +46,10 @@ type fire struct {
 	fates   map[int]itemFate
 	// expected is the line that said it would come; seen is one that is of it.
 	expected, seen mark
-	started        bool
-	completed      map[int]bool // items, of a job that others come after
+	// off is set if the line that said it would come said that the job is disabled or paused.
+	off       bool
+	started   bool
+	completed map[int]bool // items, of a job that others come after
 	// late is set when it came up, or came up again, long after its instant:
 	// others may have had it before.
 	late          bool
@@ -248,7 +250,7 @@ func (c *Checker) fire(j *job, p *process, e *event.Event, m mark) {
 	c.excuse(j, f, p, e, m)
 	if !e.Next.IsZero() && e.Source == abi.SourceSchedule && e.Next.After(e.Instant) {
 		if next := c.up(j, idOf(e.Next, 0), e.Next); next.expected.kind == "" {
-			next.expected = m
+			next.expected, next.off = m, isOff(e)
 			next.due = e.Next
 			if next.due.Before(e.Time) {
 				next.due = e.Time
@@ -282,7 +284,7 @@ func (j *job) accountFor(e *event.Event, m mark) {
 	case len(e.Items) == 0 && !e.Owed:
 		j.skippedAt = later(j.skippedAt, through)
 	default:
-		if e.Kind == event.FireSkipped && (e.Cause == event.SkipDisabled || e.Cause == event.SkipPaused) {
+		if isOff(e) {
 			j.disabledAt = later(j.disabledAt, through)
 		}
 		for _, i := range e.Items {
@@ -293,6 +295,11 @@ func (j *job) accountFor(e *event.Event, m mark) {
 			}
 		}
 	}
+}
+
+// isOff reports whether a host skips a fire because the job is disabled or paused there.
+func isOff(e *event.Event) bool {
+	return e.Kind == event.FireSkipped && (e.Cause == event.SkipDisabled || e.Cause == event.SkipPaused)
 }
 
 // excuse notes the items that have a reason not to run.
@@ -353,7 +360,7 @@ func (j *job) tells(f *fire, ready time.Time) bool {
 	if f.seen.kind != "" {
 		off = j.disabledAt
 	}
-	if f.id.trigger != 0 || !off.After(f.instant) || (f.seen.kind != "" && f.whole()) {
+	if f.id.trigger != 0 || (!off.After(f.instant) && !f.off) || (f.seen.kind != "" && f.whole()) {
 		return false
 	}
 	return !j.begunAt.After(f.instant) || (j.resumedAt.After(f.instant) && !j.resumedAt.Before(ready))

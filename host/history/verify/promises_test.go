@@ -349,6 +349,34 @@ func TestToldWhenEnabled(t *testing.T) {
 	}
 }
 
+// TestToldBeforeADayOff: an instant that was to come while all servers were disabled, and for which no host was there, needs no record until
+// a server is enabled, also if no other instant follows for long.
+func TestToldBeforeADayOff(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		last  func(*book) *book
+		found int
+	}{
+		"disabled": {func(b *book) *book {
+			return b.of(10, event.FireSkipped, event.Event{Instant: instant(10), Next: instant(20), Source: abi.SourceSchedule, Cause: event.SkipDisabled, Reason: "this server is disabled for the job"})
+		}, 0},
+		"it ran": {func(b *book) *book { return b.fire(10, 10, 1, 0).run(11, 12, 10, 0, 6) }, 1},
+	} {
+		gone := tc.last(open("a", a1).fire(0, 0, 1, 0).run(1, 2, 0, 0, 5)).add(15, event.Event{Kind: event.HostStopped})
+		came := &book{name: "b", id: b1}
+		came.add(30, event.Event{Kind: event.HostStarted}).add(30, event.Event{Kind: event.Session, Host: b1, Reason: "live"}).of(30, event.JobAdded, event.Event{}).awake(40, 1200)
+		found := 0
+		for _, f := range check(Options{}, gone, came).Findings {
+			if f.Invariant == Accounted && strings.Contains(f.Text, "no record of the fire") {
+				found++
+			}
+		}
+		if found != tc.found {
+			t.Errorf("%s: %d findings, want %d", name, found, tc.found)
+		}
+	}
+}
+
 // A promised run that waits under a limit waits as long as others run under it, of whichever job, and no longer.
 func TestPromises_underALimit(t *testing.T) {
 	t.Parallel()
