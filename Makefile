@@ -108,7 +108,7 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRandom
 
 .PHONY: sim
-sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws calendars, chains and arguments, too
+sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws chains and arguments, too
 	$(GO) test -count 1 -timeout 20m -run '^(TestModel|TestCrashAtEveryStep|TestRandomLives|TestLivesWithJava|TestGuards|TestTriggerWhile.*)$$' ./coordination -model.time 0
 	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS)) $(if $(MORE),-sim.more)
 

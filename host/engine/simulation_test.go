@@ -30,7 +30,7 @@ import (
 var (
 	simSeeds = flag.Int("sim.seeds", simDefault, "how many seeds the simulation runs")
 	simSeed  = flag.Int64("sim.seed", 0, "run only this seed, and print what happened")
-	simMore  = flag.Bool("sim.more", false, "draw calendars, chains, and triggers with arguments, as well: of a few hundred seeds one finds something that is not mended yet")
+	simMore  = flag.Bool("sim.more", false, "draw chains, and triggers with arguments, as well: of a few hundred seeds one finds something that is not mended yet")
 )
 
 // TestSimulation lets hosts come, go, crash and lose their sessions at random
@@ -236,7 +236,7 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		props["wasm.pauseAfterFailures"] = strconv.Itoa(1 + w.draw(3))
 		said = append(said, "paused after "+props["wasm.pauseAfterFailures"]+" failures")
 	}
-	if w.draw(6) == 0 && *simMore {
+	if w.draw(6) == 0 {
 		day := fmt.Sprintf("2000-01-0%d", 1+w.draw(2))
 		days, err := timetable.DaysText(map[string]string{"off": fmt.Sprintf(`{"days":[%q]}`, day)})
 		if err != nil {
