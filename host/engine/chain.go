@@ -51,7 +51,6 @@ type chain struct {
 	news       bool
 	led        bool        // this host led the job when it last looked
 	listed     bool        // the calendar has the list
-	awaited    bool        // a trigger of a job before waits for this job's leader
 	waits      bool        // for its turn to enter itself with those before
 	found      []due.Unmet // fires of those before after which the job does not run
 	unmet      map[string]bool
@@ -571,7 +570,6 @@ func (j *job) listInstants(now moment) {
 	for _, s := range j.chain.trigger(now, f.Rounds) {
 		j.skipFire(s.id, s.cause, s.why)
 	}
-	j.chain.awaited = slices.ContainsFunc(f.Rounds, func(r due.Caused) bool { return !j.chain.chained.Has(r.Root) })
 }
 
 // passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.

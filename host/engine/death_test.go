@@ -13,7 +13,6 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/engine"
-	"github.com/wasmjob/wasmjob/host/event"
 )
 
 // order counts what hosts ask of a busy registry around an instant.
@@ -118,70 +117,6 @@ func TestDeathOfALeaderOfManyJobs(t *testing.T) {
 		}
 		if len(o.begun) != 2*several {
 			t.Errorf("%d times a host begins a job at %s, want %d", len(o.begun), due.UTC().Format(time.TimeOnly), 2*several)
-		}
-	})
-}
-
-// TestNeededFirst: one of three hosts dies, which leads all of very many jobs. A chain of some of them is set off then: its jobs are
-// divided before those that nothing waits for.
-func TestNeededFirst(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		const jobs, links = 300, 10
-		c := newCluster(t)
-		busy := &busyRegistry{takes: time.Millisecond}
-		c.wrap = func(_ int, l *lease) registry.Center { return busySession{l, busy} }
-		var dead bool
-		var mu sync.Mutex
-		c.config = func(cfg *engine.Config) {
-			dial := cfg.Dial
-			cfg.Dial = func(ctx context.Context) (registry.Center, error) {
-				mu.Lock()
-				defer mu.Unlock()
-				if dead && cfg.ServerIP == "10.0.0.1" {
-					return nil, registry.ErrUnavailable
-				}
-				return dial(ctx)
-			}
-		}
-		link := func(n int) string { return fmt.Sprintf("job%03d", n*jobs/links) }
-		var all []engine.Job
-		for i := range jobs {
-			d := definition(fmt.Sprintf("job%03d", i), "", 3)
-			if n := i * links / jobs; i > 0 && d.JobName == link(n) {
-				d = after(d.JobName, 3, fmt.Sprintf(`[{"job":%q,"on":"always"}]`, link(n-1)))
-			}
-			all = append(all, job(d, sleeper(time.Millisecond)))
-		}
-		var survivor *node
-		for n := range 3 {
-			survivor = c.start(1+n, all...)
-			time.Sleep(20 * time.Second)
-		}
-		busy.pace(5 * time.Millisecond)
-		mu.Lock()
-		dead = true
-		mu.Unlock()
-		c.expire(c.hosts["10.0.0.1"])
-		died := time.Now()
-		if err := survivor.operator().Trigger(t.Context(), "job000"); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(2 * time.Minute)
-		var last time.Time
-		for _, e := range c.list(event.ItemStarted) {
-			if e.Job == link(links-1) {
-				last = e.Time
-			}
-		}
-		elected := 0
-		for _, e := range c.list(event.Sharded) {
-			if e.Time.After(died) && e.Time.Before(last) {
-				elected++
-			}
-		}
-		t.Logf("the last of %d links began %v after the death; %d of %d jobs were divided before", links, last.Sub(died), elected, jobs)
-		if last.IsZero() || elected > jobs/2 {
-			t.Errorf("%d jobs were divided before the chain had run, want %d at most: only %d are needed", elected, jobs/2, links)
 		}
 	})
 }

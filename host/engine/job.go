@@ -174,7 +174,7 @@ func (j *job) run(work context.Context) {
 	j.guests.admit(work)
 	defer j.end()
 	defer j.term.arrivals.Leave(j)
-	defer j.term.steps.leave(j)
+	defer j.term.steps.Leave(j)
 	defer j.term.follows.Leave(j)
 	alarm := newAlarm()
 	defer alarm.Stop()
@@ -384,7 +384,7 @@ func (j *job) advance(now moment) (over bool) {
 	if j.pace.waits { // unless it waits on, its turn is another's
 		defer func() {
 			if !j.pace.waits {
-				j.term.steps.leave(j)
+				j.term.steps.Leave(j)
 			}
 		}()
 	}

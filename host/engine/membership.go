@@ -510,10 +510,10 @@ func (j *job) coordinate(now moment) {
 	action := j.member.Reconcile(now.wall)
 	if action != coordination.ActionNone || j.recovery.due(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
-		j.pace.waits = !j.term.steps.enter(j, now)
+		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
 		defer func() {
 			if !j.pace.waits {
-				j.term.steps.leave(j)
+				j.term.steps.Leave(j)
 			}
 		}()
 	}
@@ -547,26 +547,6 @@ func (j *job) coordinate(now moment) {
 	if !j.rests(now) && !j.pace.waits {
 		j.recovery.takeFromCrashed(now)
 		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
-	}
-}
-
-// soonNeeded is how long before its next fire a job is one of those that are needed.
-const soonNeeded = time.Minute
-
-// neededAt is when the job needs a leader, and a share for each host: the zero time if something waits for that already. needed is false if
-// that is not soon.
-func (j *job) neededAt(now moment) (at time.Time, needed bool) {
-	v := &j.member.View
-	owes := func(it *item) bool { return it.owned && it.run == nil && (it.Asked != nil || it.Due != nil) }
-	switch next := j.calendar.Next; {
-	case !v.Enabled:
-		return time.Time{}, false
-	case v.Trigger != 0 || j.chain.awaited || len(j.items.sorted(owes)) > 0:
-		return time.Time{}, true
-	case next.IsZero():
-		return time.Time{}, false
-	default:
-		return next, next.Before(now.wall.Add(soonNeeded))
 	}
 }
 

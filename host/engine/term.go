@@ -46,42 +46,12 @@ const (
 	// has left that died. More would only wait for each other at the registry, in any order, and could begin nothing meanwhile.
 	mostJoining  = 64
 	mostStepping = 32
-	// mostIdle is how many of the jobs step at once that do not begin anything soon: the others find a short queue at the registry.
-	mostIdle = 4
 )
 
 // shuffled is a name by which the jobs come in another order on each host.
 func shuffled(host, job string) string {
 	sum := sha256.Sum256([]byte(host + "\x00" + job))
 	return string(sum[:])
-}
-
-// steps spreads elections, divisions and takeovers, of which very many come at once when a host dies. Those of jobs that are needed
-// soon do not wait for those of the others.
-type steps struct{ needed, idle *arrivals.Arrivals[*job] }
-
-// newSteps has each host take the jobs in an order of its own, so that hosts share the work: what one of them has done others need
-// not try.
-func newSteps(host string) steps {
-	name, nudge := func(j *job) string { return shuffled(host, j.name) }, func(j *job) { j.mail.nudge() }
-	return steps{arrivals.New(mostStepping, name, nudge), arrivals.New(mostIdle, name, nudge)}
-}
-
-// enter reports whether the job may step now. If not it is nudged when it may.
-func (s steps) enter(j *job, now moment) bool {
-	at, needed := j.neededAt(now)
-	if needed {
-		s.idle.Leave(j)
-		return s.needed.Enter(j, at)
-	}
-	s.needed.Leave(j)
-	return s.idle.Enter(j, at)
-}
-
-// leave is for a job that has taken its step, or has none to take any more.
-func (s steps) leave(j *job) {
-	s.needed.Leave(j)
-	s.idle.Leave(j)
 }
 
 // term is one life of a registry session: a set of job loops that end with it.
@@ -98,7 +68,8 @@ type term struct {
 	// never used twice.
 	joins    map[string]int
 	arrivals *arrivals.Arrivals[*job]
-	steps    steps
+	// steps spreads elections, divisions and takeovers, of which very many come at once when a host dies.
+	steps *arrivals.Arrivals[*job]
 	// owed are the jobs that the host was in when the term before this one ended.
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
@@ -126,12 +97,14 @@ func newTerm(h *Host, r *fence.Session) *term {
 		jobs:     make(map[string]*job),
 		joins:    make(map[string]int),
 		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
-		steps:    newSteps(self.ID),
-		buried:   make(map[string]bool),
-		ended:    make(chan *job),
-		cleared:  make(chan string),
-		follows:  arrivals.New(1, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
-		chains:   chains{after: make(map[string][]string)},
+		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
+		// done others need not try.
+		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, func(j *job) { j.mail.nudge() }),
+		buried:  make(map[string]bool),
+		ended:   make(chan *job),
+		cleared: make(chan string),
+		follows: arrivals.New(1, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
+		chains:  chains{after: make(map[string][]string)},
 	}
 }
 
