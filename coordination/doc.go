@@ -138,7 +138,7 @@
 // so that one node shows that the whole share is void. That another of ours brings the node to the same version
 // is what the epoch is for.
 //
-// With failover a Java host runs an item of a host that died, whoever owns it, and once more if it has a
+// With failover a Java host runs an item of a host that died, also one that another host owns, and once more if it has a
 // misfire mark. In between it has no mark. So a host of ours deletes the misfire marks of items that it was
 // given ([Member.Quiet]), and begins them [JavaLag] later at the earliest.
 //

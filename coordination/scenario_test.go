@@ -443,7 +443,7 @@ func (s *script) command(line string) error {
 		return s.operate(moves.Restore(s.layout))
 	case "remove":
 		return s.operate(moves.Remove(s.layout, len(words) > 1 && words[1] == "purge"))
-	case "write", "put", "erase", "pin", "last", "garble": // a hand
+	case "write", "put", "erase", "pin", "last", "garble": // an operator writes nodes by hand
 		return s.hand(words[0], arg(1), strings.Join(words[2:], " "))
 	case "repair": // repair A: and all items
 		h, repaired := s.host(arg(1)), []string(nil)

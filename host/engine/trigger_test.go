@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/control/admin"
@@ -317,17 +318,23 @@ func TestTriggerBeforeTheFirstDivision(t *testing.T) {
 	})
 }
 
+// owesRound starts a host whose item 0 runs in a first round, and owes a second one.
+func (c *cluster) owesRound(t *testing.T, d jobconfig.Configuration, g *given) *node {
+	n := c.start(1, job(d, g.guest(func(*abi.Invocation) time.Duration { return 20 * time.Second })))
+	time.Sleep(time.Second)
+	n.triggers(t, d.JobName, args(t, "0", "first"))
+	time.Sleep(time.Second)
+	n.triggers(t, d.JobName, args(t, "", "second"))
+	time.Sleep(time.Second)
+	return n
+}
+
 // TestTrigger_onlyHostStops: a trigger that an item has still to run for when its only host stops runs on the next host.
 func TestTrigger_onlyHostStops(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, g := newCluster(t), &given{}
 		d := definition("j", "", 2)
-		n := c.start(1, job(d, g.guest(func(*abi.Invocation) time.Duration { return 20 * time.Second })))
-		time.Sleep(time.Second)
-		n.triggers(t, "j", args(t, "0", "first"))
-		time.Sleep(time.Second)
-		n.triggers(t, "j", args(t, "", "second"))
-		time.Sleep(time.Second)
+		n := c.owesRound(t, d, g)
 		n.stop()
 		<-n.done
 		time.Sleep(time.Minute)
@@ -343,14 +350,8 @@ func TestTrigger_onlyHostStops(t *testing.T) {
 // speak of a next owner.
 func TestTrigger_lastHostIsStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, g := newCluster(t), &given{}
-		d := definition("j", "", 2)
-		n := c.start(1, job(d, g.guest(func(*abi.Invocation) time.Duration { return 20 * time.Second })))
-		time.Sleep(time.Second)
-		n.triggers(t, "j", args(t, "0", "first"))
-		time.Sleep(time.Second)
-		n.triggers(t, "j", args(t, "", "second"))
-		time.Sleep(time.Second)
+		c := newCluster(t)
+		n := c.owesRound(t, definition("j", "", 2), &given{})
 		if err := c.operate(func(ctx context.Context, r registry.Center) error {
 			return stopInstance(ctx, r, tree.NewLayout("test", "j"), n.host.Status().Instance)
 		}); err != nil {

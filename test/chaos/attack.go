@@ -449,7 +449,10 @@ func (s *stage) measure(ctx context.Context) []Usage {
 // shutDown disables all jobs, waits until nothing runs, and drains all hosts.
 func (s *stage) shutDown(ctx context.Context, list []job) error {
 	s.calm = time.Now()
-	err := s.hosts[0].insist(ctx, func(c *client.Client) error { return c.Disable(ctx, "") })
+	// A host goes on with that for five minutes, and the same request joins it.
+	err := until(ctx, time.Second, 5*time.Minute, func() error {
+		return s.hosts[0].insist(ctx, func(c *client.Client) error { return c.Disable(ctx, "") })
+	})
 	if err != nil {
 		return fmt.Errorf("disable all jobs: %w", err)
 	}

@@ -38,11 +38,3 @@ func (s *Session) Failed() error { return s.dialer.servers.reason() }
 
 // MostReads is mostReads.
 const MostReads = mostReads
-
-// Waiting is how many urgent reads wait for a place, and how many others.
-func (s *Session) Waiting() (urgent, others int) {
-	p := s.requests.places
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.waiting[0].Len(), p.waiting[1].Len()
-}

@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// Take is not implemented on this platform.
+// Take fails with [errors.ErrUnsupported]: the systems of this file have no flock.
 func Take(*os.File) (free bool, err error) { return false, errors.ErrUnsupported }

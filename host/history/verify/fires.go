@@ -360,7 +360,7 @@ func (j *job) tells(f *fire, ready time.Time) bool {
 	if f.seen.kind != "" {
 		off = j.disabledAt
 	}
-	if f.id.trigger != 0 || (!off.After(f.instant) && !f.off) || (f.seen.kind != "" && f.whole()) {
+	if f.id.trigger != 0 || (!off.After(f.instant) && (!f.off || f.seen.kind != "")) || (f.seen.kind != "" && f.whole()) {
 		return false
 	}
 	return !j.begunAt.After(f.instant) || (j.resumedAt.After(f.instant) && !j.resumedAt.Before(ready))

@@ -34,8 +34,7 @@ func (in *instance) files() wazero.FSConfig {
 	return config.(wazero.FSConfig)
 }
 
-// readOnly refuses writes with the right error; wazero's own says that the call is not implemented, or that
-// there is no such file.
+// readOnly refuses writes with EROFS. wazero's own file system answers ENOSYS or ENOENT.
 type readOnly struct{ sysfs.ReadFS }
 
 func newReadOnly(f fs.FS) *readOnly {

@@ -4,5 +4,5 @@ package dial
 
 import "errors"
 
-// writeNow is not implemented: no host runs on such a system.
+// writeNow fails with [errors.ErrUnsupported]: hosts run on Unix systems.
 func writeNow(uintptr, []byte) (int, error) { return 0, errors.ErrUnsupported }
