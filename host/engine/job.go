@@ -378,18 +378,29 @@ func (j *job) read() (news bool) {
 	return news
 }
 
+// enterLine reports whether the job may take steps of the common business in this pass. While very many jobs have to, it waits in line,
+// and its loop is free to begin what is due. Of those that wait the zero time goes first.
+func (j *job) enterLine(due time.Time) bool {
+	j.pace.entered = true
+	j.pace.waits = !j.term.steps.Enter(j, due)
+	return !j.pace.waits
+}
+
+// leaveLine lets another job have the turn of this one, unless it waits for it yet.
+func (j *job) leaveLine() {
+	if j.pace.entered && !j.pace.waits {
+		j.pace.entered = false
+		j.term.steps.Leave(j)
+	}
+}
+
 // advance does everything that can be done now. It reports true when the host
 // has left the job.
 func (j *job) advance(now moment) (over bool) {
-	if j.pace.waits { // unless it waits on, its turn is another's
-		defer func() {
-			if !j.pace.waits {
-				j.term.steps.Leave(j)
-			}
-		}()
-	}
+	defer j.leaveLine()
 	j.pace.waits = false
-	if j.joined && j.seen && j.exit.left.IsZero() && j.member.View.Exists && j.member.View.Joined() {
+	if j.joined && j.seen && j.exit.left.IsZero() && j.member.View.Exists && j.member.View.Joined() &&
+		j.repairs.due(now) && j.enterLine(j.repairs.at) { // what jobs have to do until they run comes first
 		j.repairs.repair(now)
 	}
 	j.complete(now)

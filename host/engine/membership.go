@@ -482,6 +482,7 @@ func joinWords(words []string) string { return strings.Join(words, ", ") }
 // flag, division, the own share, crashed hosts. After a step that wrote
 // something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
+	defer j.leaveLine()
 	if j.member.View.Enabled && !j.wasEnabled {
 		j.enabled(now)
 	}
@@ -508,14 +509,11 @@ func (j *job) coordinate(now moment) {
 		j.announce = false
 	}
 	action := j.member.Reconcile(now.wall)
-	if action != coordination.ActionNone || j.recovery.due(now) || j.sweeping.due(now) {
-		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
-		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
-		defer func() {
-			if !j.pace.waits {
-				j.term.steps.Leave(j)
-			}
-		}()
+	switch {
+	case action != coordination.ActionNone || j.recovery.due(now):
+		j.enterLine(time.Time{})
+	case j.sweeping.due(now): // what keeps items from running comes first
+		j.enterLine(j.sweeping.since(now))
 	}
 	if action != coordination.ActionNone && !j.pace.waits && j.pace.mayStep(now, j.logRestless) {
 		j.pace.looked, j.pace.lookedAt, j.pace.wrote = false, now.Time, 0

@@ -20,7 +20,8 @@ type pace struct {
 	lookedAt   time.Time     // when a step that waits for a snapshot was taken
 	pause      time.Duration // how long it waits before it is taken again; it doubles
 	steps      *rate.Limiter
-	waits      bool      // it waits for its turn to take one, among the jobs of this host
+	entered    bool      // it is in the line of this host's jobs that have to take one
+	waits      bool      // it waits there for its turn
 	stepAt     time.Time // when the next may be taken, after too many
 	reportedAt time.Time // when the log last said that there were too many
 	wrote      int64     // the newest transaction of this host

@@ -16,6 +16,7 @@ type sweeping struct {
 	items   items
 	janitor bool      // as of the last sweep
 	at      time.Time // when to look; zero: not yet
+	waits   time.Time // since when it is due
 }
 
 // due reports whether to look now for unowned marks.
@@ -23,11 +24,20 @@ func (s *sweeping) due(now moment) bool {
 	return s.job.member.View.IsJanitor() != s.janitor || (!s.at.IsZero() && !now.Before(s.at))
 }
 
+// since is since when it is due, which it is now.
+func (s *sweeping) since(now moment) time.Time {
+	if s.waits.IsZero() {
+		s.waits = now.Time
+	}
+	return s.waits
+}
+
 // sweep removes unowned marks: the janitor does at the slow
 // reconcile interval, and when it has become that; any host does that a mark
 // stands in the way of. keys says that keys of limits or rates without a user are removed, too.
 func (s *sweeping) sweep(now moment, keys bool) {
 	j := s.job
+	s.waits = time.Time{}
 	if janitor := j.member.View.IsJanitor(); janitor != s.janitor {
 		s.janitor = janitor
 		var why reason.Reason
