@@ -249,6 +249,38 @@ func TestBeginOutcomeUnknown(t *testing.T) {
 	})
 }
 
+// TestTriggerGoneBeforeManyItems: the items of a trigger fill several commits, and the trigger is gone before the first of
+// them: none begins. If it goes after the first, the rest begins as well.
+func TestTriggerGoneBeforeManyItems(t *testing.T) {
+	t.Parallel()
+	const total = 3000
+	for after, want := range []int{0, total} {
+		c, hosts := group(t, 1, func(cfg *jobconfig.Configuration) { cfg.Failover, cfg.ShardingTotalCount = true, total })
+		h := hosts[0]
+		must(t, c.operate(moves.TriggerJob(c.layout)))
+		states := make(map[int]co.ItemState)
+		for i, it := range h.items {
+			states[i] = it.state
+		}
+		commits := 0
+		h.plan = func(_ int, op string) registrytest.Fault {
+			if op == "commit" {
+				if commits == after {
+					c.hand(registry.Delete(c.layout.Trigger(h.Self.ID), registry.AnyVersion))
+				}
+				commits++
+			}
+			return registrytest.NoFault
+		}
+		var out co.Begun
+		must(t, h.perform(moves.Begin(&h.Member, co.Beginning{Fire: tree.Fire{Instant: c.now.UnixMilli(), Trigger: 1 << 40, Source: "trigger"},
+			Items: states, ConsumeTrigger: true, Now: c.now}, &out)))
+		if len(out.Items) != want || len(h.Runs.Items()) != want || (want > 0 && out.Commits < 3) {
+			t.Errorf("the trigger went after %d commits: %d items begun in %d commits, %d listed; want %d", after, len(out.Items), out.Commits, len(h.Runs.Items()), want)
+		}
+	}
+}
+
 // TestBeginGoesByTheRegistrysClock: an instant that is later than the limit does
 // not begin, a trigger always does; a record that is ahead of all clocks refuses no
 // instant and is repaired by the begin, also if its answer is lost; one that is

@@ -151,6 +151,31 @@ func TestGuaranteeNamesItsFire(t *testing.T) {
 	}
 }
 
+// TestGuaranteeMeetsALaterFire: a host looks at a mark of an earlier fire that it is about to replace, and an item comes
+// for a later fire before it does. That stays.
+func TestGuaranteeMeetsALaterFire(t *testing.T) {
+	t.Parallel()
+	c, h := group(t, 1, nil)
+	fire := func(n int) guarantee.Arrival {
+		at := c.now.Add(time.Duration(n) * 10 * time.Second).UnixMilli()
+		return guarantee.Arrival{Self: h[0].Self, Phase: guarantee.Started, Fire: tree.Fire{Instant: at}, Items: tree.Items{3}, Total: 6}
+	}
+	arrive := func(r registry.Center, a guarantee.Arrival) guarantee.Standing {
+		t.Helper()
+		s, err := guarantee.Arrive(c.ctx, r, c.layout, a)
+		must(t, err)
+		return s
+	}
+	arrive(c.op, fire(0))
+	met := &interrupted{Center: c.op, at: 3, do: func() { arrive(c.op, fire(2)) }} // it marks, finds the mark, and sets it
+	if s := arrive(met, fire(1)); !s.Over || met.calls < 3 {
+		t.Errorf("after %d calls: %+v, expected the fire to be over for this host", met.calls, s)
+	}
+	if s, err := guarantee.Look(c.ctx, c.op, c.layout, fire(2)); err != nil || slices.Contains(s.Missing, 3) {
+		t.Errorf("the later fire: %+v, %v; expected item 3 to have come", s, err)
+	}
+}
+
 // TestGuaranteeOfTriggers: hosts see a trigger at instants of their own, and its round is one fire.
 func TestGuaranteeOfTriggers(t *testing.T) {
 	t.Parallel()

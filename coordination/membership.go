@@ -274,7 +274,7 @@ func (a *arrival) ground() []registry.Op {
 		// It must still exist: a host does not bring back a job that it found.
 		ops = append(ops, registry.Check(l.Config(), a.config.Version))
 	}
-	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists {
+	if !a.detail.Exists || !a.membersNode.Exists || !a.config.Exists || a.crowd { // a refusal may be that of a missing parent
 		ops = append(ops, skeleton(l)...)
 	}
 	if a.JobClass != "" && len(a.root.Data) == 0 {

@@ -205,6 +205,14 @@ func TestLeaveWithABeginUnknown(t *testing.T) {
 	c.finish()
 }
 
+// below are the ops that delete a node and all below it, the deepest first.
+func (c *cluster) below(path string) (ops []registry.Op) {
+	for _, name := range c.children(path) {
+		ops = append(ops, c.below(path+"/"+name)...)
+	}
+	return append(ops, registry.Delete(path, registry.AnyVersion))
+}
+
 // members are the names in the list.
 func (c *cluster) members() []string {
 	return strings.Fields(string(c.node(c.layout.Sibling() + "/members").Data))
@@ -283,6 +291,27 @@ func TestJoinInACrowd(t *testing.T) {
 		must(t, err)
 		if wait != 0 || !appeared(c, hosts[1]) {
 			t.Errorf("it waits on, %s, and is in the list of instances: %v", wait, appeared(c, hosts[1]))
+		}
+	})
+	t.Run("the root was removed and the configuration put back between its steps", func(t *testing.T) {
+		c, a := group(t, 1, nil)
+		must(t, a[0].leave("left", nil)) // so that none but the newcomer is there to make the parent nodes
+		h := newHosts(c, 2)
+		lower := c.layout.Sibling() + "/instances/" + h[0].Self.ID
+		c.hand(registry.Create(lower, nil))
+		var applied co.Applied
+		wait, err := h[1].arrive(c.file, &applied, 0)
+		must(t, err)
+		if wait <= 0 {
+			t.Fatal("it does not wait for the other")
+		}
+		config := c.node(c.layout.Config())
+		c.hand(c.below(c.layout.Root())...)
+		c.hand(registry.Ensure(c.layout.Root()), registry.Create(config.Path, config.Data))
+		wait, err = h[1].arrive(c.file, &applied, 10*time.Second)
+		must(t, err)
+		if wait != 0 || !appeared(c, h[1]) {
+			t.Errorf("it waits %s, and is in the list of instances: %v", wait, appeared(c, h[1]))
 		}
 	})
 	t.Run("tells what all steps changed", func(t *testing.T) {

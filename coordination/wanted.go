@@ -357,7 +357,7 @@ func SwitchLate(ctx context.Context, x *step.Exchange, l tree.Layout, known []st
 		for _, ip := range late {
 			disabled := w.DisabledOn(ip, c.Disabled)
 			if s := servers.Data(l.Server(ip)); s.Exists && tree.IsEnabled(s.Data) == disabled {
-				ops = append(ops, registry.Set(s.Path, []byte(serverState(disabled)), s.Version))
+				ops = append(ops, registry.Set(s.Path, []byte(serverState(disabled)), registry.AnyVersion)) // whatever another program has set since
 			}
 		}
 		if len(ops) == proofs {

@@ -71,7 +71,7 @@ type numbers struct {
 // node, and sets a node that does not exist: only a set returns a number.
 func ask(ctx context.Context, x *step.Exchange, namespace string) (n numbers, err error) {
 	root, probe := tree.NewLayout(namespace, "").NamespaceNode(), tree.NumberPath(namespace)
-	results, err := x.Commit(ctx, registry.Ensure(root), registry.Create(probe, nil), registry.Set(probe, nil, 0), registry.Delete(probe, 1))
+	results, err := x.Commit(ctx, registry.Ensure(root), registry.Create(probe, nil), registry.Set(probe, nil, registry.AnyVersion), registry.Delete(probe, registry.AnyVersion))
 	if err != nil {
 		return n, err
 	}

@@ -1130,6 +1130,105 @@ func TestDispatcher_silenceOfSessions(t *testing.T) {
 	})
 }
 
+// TestDispatcher_leftoversAtOnce: when a job is removed, its alerts are over at once, not with the next round.
+func TestDispatcher_leftoversAtOnce(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		n := c.start(job(c, "j", 2))
+		until(0, 20)
+		n.has("gone")
+		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "gone", Item: new(int), Time: time.Now(), Reason: "a test"})
+		until(0, 40)
+		c.expect("00:22 1 item 0 of gone is held back: a test")
+		n.service.Add(event.Event{Kind: event.JobRemoved, Host: "x", Job: "another", Time: time.Now()})
+		until(0, 50)
+		c.expect("00:45 1 over: item 0 of gone is held back: a test")
+	})
+}
+
+// TestDispatcher_endsBeforeItIsWritten: an alert is over while its begin is on the way to the board, and the board changes
+// in between. Its end is sent.
+func TestDispatcher_endsBeforeItIsWritten(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		first, second := c.start(job(c, "j", 1)), c.start(job(c, "j", 1))
+		until(0, 20)
+		tell := func(n *node, job string, kind event.Kind) {
+			n.has(job)
+			n.service.Add(event.Event{Kind: kind, Host: "x", Job: job, Item: new(int), Time: time.Now(), Reason: "a test"})
+			time.Sleep(100 * time.Millisecond)
+		}
+		second.slow.Store(true)
+		tell(second, "a", event.ItemHeld)
+		tell(first, "b", event.ItemHeld)
+		tell(second, "a", event.ItemReleased)
+		until(2, 0)
+		content, err := store.Of(first.center(), namespace).Read(t.Context())
+		if got := strings.Join(c.take(), "\n"); err != nil || len(content.Alerts) != 1 || content.Alerts[0].Job != "b" {
+			t.Errorf("%+v, %v; sent\n%s", content.Alerts, err, got)
+		}
+	})
+}
+
+// TestDispatcher_sameSession: a session that was in doubt and lives on is no new one: nothing is asked of the registry.
+func TestDispatcher_sameSession(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		c := newCluster(t, "")
+		for range 2 {
+			c.start(job(c, "j", 1))
+		}
+		until(1, 30)
+		before := c.ops.Load()
+		for _, n := range c.nodes {
+			n.session.Doubt(registry.TrustSuspect)
+			time.Sleep(time.Second)
+			n.session.Doubt(registry.TrustLive)
+		}
+		until(2, 30)
+		if asked := c.ops.Load() - before; asked != 0 {
+			t.Errorf("%d requests", asked)
+		}
+	})
+}
+
+// TestDispatcher_alone: a host without a session asks its history every five seconds, whatever wakes it, and says
+// that it does not notice changes of its file.
+func TestDispatcher_alone(t *testing.T) {
+	bubble(t, func(t *testing.T) {
+		f, err := alert.Parse("a.yaml", []byte("receivers: {ops: {webhook: {url: \"https://ops.example\"}}}\nroutes: [{name: all, to: ops}]\n"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		asked := 0
+		s := keeper.New(keeper.Options{Rules: blind{fixed{f, nil}}, Namespace: namespace, Server: "10.0.0.1", Session: func() registry.Center { return nil },
+			History: func() (string, time.Time) { asked++; return "", time.Time{} }, Logger: zap.NewNop()})
+		ctx, end := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			s.Run(t.Context(), ctx)
+		}()
+		for range 60 {
+			s.Add(event.Event{Kind: event.FireStarted, Host: "x", Job: "j", Time: time.Now()})
+			time.Sleep(100 * time.Millisecond)
+		}
+		synctest.Wait()
+		if p := s.Problems(); !slices.Equal(p, []string{"alerts: changes of the file of alerts are not noticed: too many files are watched"}) {
+			t.Errorf("problems are %q", p)
+		}
+		end()
+		<-done
+		if asked != 1 {
+			t.Errorf("in six seconds it asked its history %d times", asked)
+		}
+	})
+}
+
+// blind are rules whose changes are not noticed.
+type blind struct{ fixed }
+
+func (blind) Watch(context.Context) error { return errors.New("too many files are watched") }
+
 // TestDispatcher_partly: a message that only some of a target's recipients got is not sent again,
 // and the status says who did not, until all get one.
 func TestDispatcher_partly(t *testing.T) {
@@ -1167,6 +1266,8 @@ func TestDispatcher_idle(t *testing.T) {
 		n.session.Doubt(registry.TrustSuspect)
 		n.service.Add(event.Event{Kind: event.ItemHeld, Host: "x", Job: "j", Item: new(int), Time: time.Now(), Reason: "a test"})
 		n.service.Add(event.Event{Kind: event.JobConfigured, Host: "x", Job: "j", Time: time.Now()}) // has it look at all jobs
+		other := c.start(job(c, "j", 1))                                                             // which does not keep the alerts
+		other.service.Add(event.Event{Kind: event.JobConfigured, Host: "x", Job: "j", Time: time.Now()})
 		until(0, 25)
 		before := c.turns.Load()
 		until(0, 45)

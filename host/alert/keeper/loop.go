@@ -227,7 +227,7 @@ func (l *loop) leaveSession() {
 // look takes a snapshot of the board.
 func (l *loop) look(s registry.Snapshot) {
 	p := &l.place
-	kept, before := p.keeps(), p.seen.Cluster
+	kept, before := p.keeps(), p.seen.Cluster.Alive
 	p.seen, p.known = p.board.See(s), true
 	l.overlay()
 	switch {
@@ -240,7 +240,7 @@ func (l *loop) look(s registry.Snapshot) {
 	case !kept:
 		l.log.Info("this host sends the alerts of all")
 		p.orphansAt = time.Now()
-	case !slices.Equal(before.Alive, p.seen.Cluster.Alive) || !slices.Equal(before.Hosts, p.seen.Cluster.Hosts):
+	case !slices.Equal(before, p.seen.Cluster.Alive): // a job's host has a session
 		p.orphansAt = time.Now().Add(orphansAfter)
 	}
 	l.keep()

@@ -426,6 +426,44 @@ func TestBoard_border(t *testing.T) {
 	}
 }
 
+// before is a session that does something before its first commit.
+func (s *stage) before(do func()) registry.Center {
+	done := false
+	return registrytest.Faulty(s.session(), func(_ int, op string) registrytest.Fault {
+		if op == "commit" && !done {
+			done = true
+			do()
+		}
+		return registrytest.NoFault
+	})
+}
+
+// TestBoard_between: what another host does between the look and the commit of a step is kept.
+func TestBoard_between(t *testing.T) {
+	t.Parallel()
+	s := newStage(t)
+	ctx := t.Context()
+	b := store.Of(s.session(), namespace)
+	const former = "10.0.0.2@-@1-before"
+	s.do(b.Join(ctx, one, nil))
+	s.do(b.Join(ctx, former, nil))
+	s.do(store.Of(s.before(func() { s.do(b.Forget(ctx, []string{former})) }), namespace).Join(ctx, two, []string{former}))
+	if hosts := s.seen(b).Cluster.Hosts; !slices.Equal(hosts, []string{one, two}) {
+		t.Errorf("the hosts are %q", hosts)
+	}
+	over := failing("a")
+	over.Resolved = noon.Add(time.Minute)
+	s.do(b.Write(ctx, []alert.Alert{failing("a")}))
+	s.do(b.Write(ctx, []alert.Alert{over}))
+	sends := s.before(func() { s.do(b.Sent(ctx, "all/ops", noon, nil, []string{over.ID})) })
+	s.do(store.Of(sends, namespace).Write(ctx, []alert.Alert{failing("a")}))
+	content, err := b.Read(ctx)
+	s.do(err)
+	if a := find(content.Alerts, over.ID); a == nil || !a.Firing() || !a.Sent["all/ops"].Resolved {
+		t.Errorf("%+v: it begins again, and its end was sent meanwhile", content.Alerts)
+	}
+}
+
 // TestBoard_full: the board is bounded, and what does not fit is an error.
 func TestBoard_full(t *testing.T) {
 	t.Parallel()
@@ -439,6 +477,30 @@ func TestBoard_full(t *testing.T) {
 	if err := b.Write(t.Context(), list); !errors.Is(err, store.ErrFull) {
 		t.Error(err)
 	}
+	if n := len(s.seen(b).Active); n != store.MostAlerts {
+		t.Errorf("%d alerts", n)
+	}
+	s.do(b.Sent(t.Context(), "all/ops", noon, []string{list[0].ID}, nil)) // what stands there needs no room
+	// All are over but one, of a host, and are dropped at once; that changes, and others fill the board.
+	of := alert.Alert{ID: "ffffffffffffffff", Rule: alert.Session, OfHost: true, Host: one, Since: noon}
+	list = list[:store.MostAlerts]
+	var ids []string
+	for k := range list {
+		ids = append(ids, list[k].ID)
+		list[k].Resolved = noon
+	}
+	s.do(b.Write(t.Context(), list))
+	s.do(b.Drop(t.Context(), ids))
+	content, err := b.Read(t.Context())
+	if s.do(err); len(content.Alerts) != 0 {
+		t.Errorf("%d alerts are left", len(content.Alerts))
+	}
+	for k := range list {
+		list[k].Resolved = time.Time{}
+	}
+	s.do(b.Write(t.Context(), append([]alert.Alert{of}, list[:store.MostAlerts-2]...)))
+	of.Host = two
+	s.do(b.Write(t.Context(), []alert.Alert{of, list[store.MostAlerts-1]}))
 	if n := len(s.seen(b).Active); n != store.MostAlerts {
 		t.Errorf("%d alerts", n)
 	}
@@ -534,7 +596,11 @@ func TestBoard_look(t *testing.T) {
 	if !f.Exists || !f.Enabled || f.Java || f.Hosts != 0 || len(f.Items) != 3 || f.More != 0 || f.Items[0].Record.Instant != 7 || !f.Items[1].Disabled || f.Items[2].Disabled || f.Settings.Items != 3 {
 		t.Errorf("%+v", f)
 	}
-	s.put(map[string]string{l.Instance(one): "", l.Server("10.0.0.1"): "DISABLED", l.Server("10.0.0.9"): "ENABLED"})
+	s.put(map[string]string{l.Server("10.0.0.1"): "DISABLED", l.Config(): strings.NewReplacer("failover: false", "failover: true", "monitorExecution: true", "monitorExecution: false").Replace(config)})
+	if f = look(); f.Enabled || f.Settings.Failover {
+		t.Errorf("no host, its only server is disabled, and items are not watched: %+v", f)
+	}
+	s.put(map[string]string{l.Instance(one): "", l.Server("10.0.0.9"): "ENABLED", l.Config(): config})
 	if f = look(); f.Enabled || f.Java || f.Hosts != 1 {
 		t.Errorf("the server of its only host is disabled: %+v", f)
 	}
@@ -584,7 +650,7 @@ func TestBoard_orphans(t *testing.T) {
 			s.put(map[string]string{l.Instance(one): ""})
 		}
 	}
-	s.put(map[string]string{tree.NewLayout(namespace, "removed").Root(): ""})
+	s.put(map[string]string{tree.NewLayout(namespace, "removed").Root(): "", tree.NewLayout(namespace, "spoilt").Config(): "nonsense"})
 	found, err := b.Orphans(t.Context(), namespace)
 	if err != nil || len(found) != 2 || found["j150"].Cron != "0 * * * * ?" {
 		t.Errorf("%v, %v", found, err)
