@@ -550,9 +550,7 @@ func (rn *runner) unpark(now moment, news []int) {
 // and that stay after all; not those gained.
 func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
 	for n, it := range items {
-		r := it.state.Record
-		round, _ := r.HandedBackTrigger()
-		if it.owned && it.run == nil && it.Next() == nil && (r.HandedBack() != 0 || round != 0) && // of a million, few
+		if it.owned && it.run == nil && it.Next() == nil && it.state.Record.IsHandedBack() && // of a million, few
 			!share.Pending.Contains(n) && !slices.Contains(gained, n) {
 			stay = append(stay, n)
 		}

@@ -387,3 +387,82 @@ func TestRetryAt_overlap(t *testing.T) {
 		missing(c, minute(1), minute(4), time.Minute, 1)
 	})
 }
+
+// TestMoved_overlap: the same of a streaming run that ends because its item moves.
+func TestMoved_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "stream", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, inv.Context.FireTime.UTC().Format("04:05"))
+			first := len(ran) == 1
+			mu.Unlock()
+			for first && inv.Host.Cancelled() == abi.CancelNone {
+				time.Sleep(time.Second)
+			}
+			return abi.Result{Outcome: abi.OutcomeOK, Yielded: first}
+		}}
+		d := definition("j", "0 * * * * ?", 1)
+		d.Misfire = false
+		d.Props["wasm.catchUp"], d.Props["streaming.process"] = "latest", "true"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"01:00", "01:00", "04:00"}; !slices.Equal(ran, want) {
+			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
+		}
+		missing(c, minute(1), minute(4), time.Minute, 1)
+	})
+}
+
+// TestUnstarted_overlap: the same of an item that waits for a slot, and is handed back because its host leaves.
+func TestUnstarted_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "queued", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, fmt.Sprint(inv.Context.ShardingItem, " ", inv.Context.FireTime.UTC().Format("04:05")))
+			first := len(ran) == 1
+			mu.Unlock()
+			if first {
+				time.Sleep(140 * time.Second)
+			}
+			return ok
+		}}
+		d := definition("j", "0 * * * * ?", 2)
+		d.Misfire = false
+		d.Props["wasm.catchUp"], d.Props["wasm.maxConcurrency"] = "latest", "1"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(ran)
+		waited := "1"
+		if slices.Contains(ran, "1 01:00") && !slices.Contains(ran, "0 01:00") {
+			waited = "0"
+		}
+		for _, run := range ran {
+			if run == waited+" 02:00" || run == waited+" 03:00" {
+				t.Errorf("ran %q: item %s for an instant that it was left out of\n%s", ran, waited, c.all())
+			}
+		}
+		missing(c, minute(1), minute(4), time.Minute, 2)
+	})
+}
