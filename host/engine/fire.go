@@ -472,6 +472,7 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 		return
 	}
 	share := rn.member.Share
+	rn.trigger.loses(share)
 	gone := rn.letGo(share)
 	gained := rn.gain(share)
 	rn.noteUnread(now, former, share)
