@@ -186,7 +186,7 @@ func (c *completion) marksCount() bool {
 func (c *completion) wrote(i int, r tree.Record) bool {
 	e := c.Items[i]
 	return r.Outcome == c.ended(i).Outcome && (e.HandBack == nil || e.State.Record.Kill.Asked() ||
-		(r.Again == e.HandBack.Again && (r.Again != 0 || r.Ended == r.Begun)))
+		(r.Again == e.HandBack.Again && r.IsHandedBack()))
 }
 
 // noteKilled notes that an item, which was to be handed back, ended because it was killed.
@@ -207,9 +207,7 @@ func (c *completion) ended(i int) tree.Record {
 	}
 	if e.HandBack != nil {
 		record := *e.HandBack
-		if record.Again != 0 { // it ran until now: what came meanwhile is answered
-			record.Ended = c.Now.UnixMilli()
-		}
+		record.Ended = c.Now.UnixMilli() // the item was taken until now: what came meanwhile is answered
 		return record
 	}
 	return e.State.Record.End(e.Outcome, e.Reason, c.Now.UnixMilli())

@@ -341,6 +341,12 @@ func (r Record) HandedBackTrigger() (round int64, args TriggerArgs) {
 	return 0, args
 }
 
+// IsHandedBack reports whether the newest run was handed back, so that its fire is due.
+func (r Record) IsHandedBack() bool {
+	round, _ := r.HandedBackTrigger()
+	return round != 0 || r.HandedBack() != 0
+}
+
 // HandedBack returns a scheduled instant that was handed back and is due; 0 if there is none.
 func (r Record) HandedBack() int64 {
 	if r.Open() || r.Back <= r.Instant {

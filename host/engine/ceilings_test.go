@@ -556,3 +556,50 @@ func TestAWaitForTheQuotaEndsWithTheItem(t *testing.T) {
 		}
 	})
 }
+
+// TestDivisionBeyondACeiling_owed: a job is divided into more items than this host takes. What its items owe is said before it leaves.
+func TestDivisionBeyondACeiling_owed(t *testing.T) {
+	t.Parallel()
+	for _, asks := range []bool{false, true} {
+		t.Run(fmt.Sprint("asks ", asks), func(t *testing.T) {
+			t.Parallel()
+			synctest.Test(t, func(t *testing.T) {
+				c := newCluster(t)
+				d := definition("j", "0 * * * * ?", 2)
+				if asks {
+					d.Cron = ""
+				}
+				d.Props["wasm.overlap"] = "queue_one"
+				g := sleeper(100 * time.Second)
+				n := c.start(1, job(d, g))
+				time.Sleep(time.Second) // it leads the job
+				c.config = func(cfg *engine.Config) { cfg.Ceilings = ceilings(t, "*:shardingTotalCount=2") }
+				c.start(2, job(d, g))
+				until(minute(1).Add(10 * time.Second))
+				if asks {
+					n.triggers(t, "j", args(t, "", "a"))
+					until(minute(1).Add(20 * time.Second))
+					n.triggers(t, "j", args(t, "", "b"))
+				}
+				until(minute(2).Add(10 * time.Second)) // each item owes what has come
+				d.ShardingTotalCount = 4
+				c.edit(d)
+				until(minute(3).Add(30 * time.Second))
+				left, owed := false, 0
+				for _, e := range c.list(event.JobRemoved, event.ItemSkipped) {
+					if e.Kind == event.JobRemoved {
+						left = true
+					} else if strings.Contains(e.Reason, "the next owner") {
+						owed++
+					}
+				}
+				if !left || owed != 1 {
+					t.Errorf("the host left: %v; said of %d items what becomes of what they owe, want 1\n%s", left, owed, c.all())
+				}
+				if !asks {
+					missing(c, minute(1), minute(3), time.Minute, 2)
+				}
+			})
+		})
+	}
+}

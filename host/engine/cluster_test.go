@@ -120,7 +120,7 @@ type cluster struct {
 	pace pace
 
 	// wrote, if not nil, hears of every commit that took effect.
-	wrote func(ops []registry.Op)
+	wrote func(ops []registry.Op, results []registry.Result)
 
 	mu     sync.Mutex
 	events []event.Event
@@ -245,7 +245,7 @@ type lease struct {
 	registry.Center
 	pace  *pace
 	host  string
-	wrote func(ops []registry.Op)
+	wrote func(ops []registry.Op, results []registry.Result)
 	once  sync.Once
 	lost  chan struct{}
 	// loseAfter makes the next commit the last: it is applied, and the session
@@ -275,7 +275,7 @@ func (l *lease) Commit(ctx context.Context, ops ...registry.Op) ([]registry.Resu
 	}
 	results, err := l.Center.Commit(ctx, ops...)
 	if err == nil && l.wrote != nil {
-		l.wrote(ops)
+		l.wrote(ops, results)
 	}
 	l.pace.note(l.host, "commit %v: %v", ops, err)
 	if l.loseAfter.Load() {

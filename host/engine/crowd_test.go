@@ -1,11 +1,13 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -27,13 +29,24 @@ var (
 	crowdLarge = flag.Int("crowd.large", 1, "how often thousands of items run; beyond 1 a fleet of 50 hosts for each comes at once, too")
 )
 
-// ledger reads in the commits of all hosts which runs were closed. mu guards it.
+// ledger reads in the commits of all hosts which runs were closed. It takes them in the order of their transactions: hosts that commit at
+// once may tell of it in another one. mu guards it.
 type ledger struct {
-	mu     sync.Mutex
-	runs   map[string]string // the open run of each record, by path
-	last   map[string]tree.Record
-	lists  map[string]tree.Runs
-	closed map[string]bool // by run id
+	mu      sync.Mutex
+	heard   []entry
+	hasRead int               // how many of heard
+	newest  int64             // of heard
+	runs    map[string]string // the open run of each record, by path
+	last    map[string]tree.Record
+	lists   map[string]tree.Runs
+	closed  map[string]bool // by run id
+}
+
+// entry is a commit that took effect, with its transaction.
+type entry struct {
+	zxid int64
+	at   time.Time
+	ops  []registry.Op
 }
 
 func newLedger() *ledger {
@@ -43,16 +56,60 @@ func newLedger() *ledger {
 func (l *ledger) isClosed(run string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.hasRead == 0 {
+		slices.SortStableFunc(l.heard, func(a, b entry) int { return cmp.Compare(a.zxid, b.zxid) })
+	}
+	for _, e := range l.heard[l.hasRead:] {
+		l.read(e)
+	}
+	l.hasRead = len(l.heard)
 	return l.closed[run]
 }
 
-// write reads a commit that took effect.
-func (l *ledger) write(ops []registry.Op) {
+// journal is what the records and the lists of runs were, for people.
+func (l *ledger) journal() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	var b strings.Builder
+	for _, e := range l.heard {
+		for _, op := range e.ops {
+			fmt.Fprintf(&b, "%s transaction %d: %s %s\n", e.at.UTC().Format("15:04:05.000"), e.zxid, op.Path, op.Data)
+		}
+	}
+	return b.String()
+}
+
+// write hears of a commit that took effect.
+func (l *ledger) write(ops []registry.Op, results []registry.Result) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	e := entry{at: time.Now()}
+	for _, op := range ops {
+		if op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
+			continue
+		}
+		if parts := strings.Split(op.Path, "/"); len(parts) == 5 && strings.HasSuffix(parts[1], ".wasmjob") && (parts[3] == "sharding" || parts[3] == "runs") {
+			e.ops = append(e.ops, op)
+		}
+	}
+	for _, r := range results {
+		e.zxid = max(e.zxid, r.Zxid)
+	}
+	if e.zxid == 0 { // it sets no node
+		e.zxid = l.newest
+	}
+	l.newest = max(l.newest, e.zxid)
+	if len(e.ops) > 0 {
+		l.heard = append(l.heard, e)
+	}
+}
+
+// read reads a commit.
+func (l *ledger) read(e entry) {
+	ops := e.ops
 	for _, op := range ops {
 		parts := strings.Split(op.Path, "/") // "", namespace, job, kind, name
-		if len(parts) != 5 || !strings.HasSuffix(parts[1], ".wasmjob") || op.Kind != registry.OpSet || parts[3] != "sharding" {
+		if op.Kind != registry.OpSet || parts[3] != "sharding" {
 			continue
 		}
 		var now tree.Record
@@ -81,7 +138,7 @@ func (l *ledger) write(ops []registry.Op) {
 	}
 	for _, op := range ops { // what goes from a list though its record tells of a newer run was given up
 		parts := strings.Split(op.Path, "/")
-		if len(parts) != 5 || parts[3] != "runs" || op.Kind != registry.OpSet && op.Kind != registry.OpDelete {
+		if parts[3] != "runs" {
 			continue
 		}
 		var now tree.Runs
@@ -495,4 +552,23 @@ func TestCrowd_overload(t *testing.T) {
 		w.stop()
 		w.judge(2*time.Minute, normal)
 	})
+}
+
+// TestLedger_order: two hosts commit one after the other, and the second tells of it first. The ledger takes the commits in their order.
+func TestLedger_order(t *testing.T) {
+	t.Parallel()
+	commit := func(l *ledger, zxid int64, r tree.Record) {
+		l.write([]registry.Op{registry.Set("/test.wasmjob/j/sharding/0", r.Data(), 0)}, []registry.Result{{Zxid: zxid}})
+	}
+	first := tree.Fire{Instant: 60_000, Source: "schedule"}
+	begun := tree.Record{}.Begin("one", first, 60_000)
+	ended := begun.End("OK", "", 61_000)
+	again := ended.Begin("two", tree.Fire{Instant: 120_000, Source: "schedule"}, 120_000)
+	l := newLedger()
+	commit(l, 10, begun)
+	commit(l, 12, again)
+	commit(l, 11, ended)
+	if !l.isClosed("j/1970-01-01T00:01:00.000Z/0") || l.isClosed("j/1970-01-01T00:02:00.000Z/0") {
+		t.Errorf("closed are %v, want the run of the first instant alone", l.closed)
+	}
 }

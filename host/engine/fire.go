@@ -472,6 +472,7 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 		return
 	}
 	share := rn.member.Share
+	rn.trigger.loses(share)
 	gone := rn.letGo(share)
 	gained := rn.gain(share)
 	rn.noteUnread(now, former, share)
@@ -550,9 +551,7 @@ func (rn *runner) unpark(now moment, news []int) {
 // and that stay after all; not those gained.
 func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
 	for n, it := range items {
-		r := it.state.Record
-		round, _ := r.HandedBackTrigger()
-		if it.owned && it.run == nil && it.Next() == nil && (r.HandedBack() != 0 || round != 0) && // of a million, few
+		if it.owned && it.run == nil && it.Next() == nil && it.state.Record.IsHandedBack() && // of a million, few
 			!share.Pending.Contains(n) && !slices.Contains(gained, n) {
 			stay = append(stay, n)
 		}

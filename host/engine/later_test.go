@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -385,5 +386,148 @@ func TestRetryAt_overlap(t *testing.T) {
 			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
 		}
 		missing(c, minute(1), minute(4), time.Minute, 1)
+	})
+}
+
+// TestMoved_overlap: the same of a streaming run that ends because its item moves.
+func TestMoved_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "stream", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, inv.Context.FireTime.UTC().Format("04:05"))
+			first := len(ran) == 1
+			mu.Unlock()
+			for first && inv.Host.Cancelled() == abi.CancelNone {
+				time.Sleep(time.Second)
+			}
+			return abi.Result{Outcome: abi.OutcomeOK, Yielded: first}
+		}}
+		d := definition("j", "0 * * * * ?", 1)
+		d.Misfire = false
+		d.Props["wasm.catchUp"], d.Props["streaming.process"] = "latest", "true"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
+		if want := []string{"01:00", "01:00", "04:00"}; !slices.Equal(ran, want) {
+			t.Errorf("ran %q, want %q\n%s", ran, want, c.all())
+		}
+		missing(c, minute(1), minute(4), time.Minute, 1)
+	})
+}
+
+// TestUnstarted_overlap: the same of an item that waits for a slot, and is handed back because its host leaves.
+func TestUnstarted_overlap(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		var mu sync.Mutex
+		var ran []string
+		g := &guest{digest: "queued", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			mu.Lock()
+			ran = append(ran, fmt.Sprint(inv.Context.ShardingItem, " ", inv.Context.FireTime.UTC().Format("04:05")))
+			first := len(ran) == 1
+			mu.Unlock()
+			if first {
+				time.Sleep(140 * time.Second)
+			}
+			return ok
+		}}
+		d := definition("j", "0 * * * * ?", 2)
+		d.Misfire = false
+		d.Props["wasm.catchUp"], d.Props["wasm.maxConcurrency"] = "latest", "1"
+		n := c.start(1, job(d, g))
+		until(minute(3).Add(12 * time.Second))
+		c.start(2, job(d, g))
+		time.Sleep(time.Second)
+		n.stop()
+		<-n.done
+		until(minute(4).Add(30 * time.Second))
+		mu.Lock()
+		defer mu.Unlock()
+		slices.Sort(ran)
+		waited := "1"
+		if slices.Contains(ran, "1 01:00") && !slices.Contains(ran, "0 01:00") {
+			waited = "0"
+		}
+		for _, run := range ran {
+			if run == waited+" 02:00" || run == waited+" 03:00" {
+				t.Errorf("ran %q: item %s for an instant that it was left out of\n%s", ran, waited, c.all())
+			}
+		}
+		missing(c, minute(1), minute(4), time.Minute, 2)
+	})
+}
+
+// beforeServers is a session that does something once, before it reads the servers of a job, if it is armed.
+type beforeServers struct {
+	*lease
+	armed *atomic.Bool
+	do    func()
+}
+
+func (b *beforeServers) Read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
+	if slices.ContainsFunc(queries, func(q registry.Query) bool { return strings.Contains(q.Path, "/servers") }) && b.armed.CompareAndSwap(true, false) {
+		b.do()
+	}
+	return b.lease.Read(ctx, queries...)
+}
+
+// TestRetryAt_pausedBeforeTheNextRound: the job is paused on all servers while its leader divides it, and a round of a trigger waits for an
+// item whose guest asked for a time. No host has the item then: the one that had it says why it does not run in the round.
+func TestRetryAt_pausedBeforeTheNextRound(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c, armed := newCluster(t), new(atomic.Bool)
+		l := tree.NewLayout("test", "j")
+		c.wrap = func(_ int, session *lease) registry.Center {
+			return &beforeServers{session, armed, func() {
+				if err := c.operate(func(ctx context.Context, r registry.Center) error {
+					_, err := operate.SetServers(ctx, r, l, tree.Word{By: "test"}, false)
+					return err
+				}); err != nil {
+					t.Error(err)
+				}
+			}}
+		}
+		g := &guest{digest: "asker", run: func(_ context.Context, inv *abi.Invocation) abi.Result {
+			if inv.Context.ShardingItem == 0 {
+				return abi.Result{Outcome: abi.OutcomeRetryAt, Status: abi.StatusRetry, Message: "429", RetryAt: time.Now().Add(time.Hour)}
+			}
+			return ok
+		}}
+		n := c.start(1, job(definition("j", "", 2), g))
+		c.start(2, job(definition("j", "", 2), g))
+		time.Sleep(10 * time.Second)
+		n.triggers(t, "j", args(t, "", "a"))
+		time.Sleep(5 * time.Second)
+		n.triggers(t, "j", args(t, "", "b"))
+		time.Sleep(5 * time.Second)
+		armed.Store(true)
+		if err := c.operate(func(ctx context.Context, r registry.Center) error {
+			_, err := r.Commit(ctx, registry.Ensure(l.Necessary()))
+			return err
+		}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute)
+		fires := c.list(event.FireStarted)
+		second, said := fires[len(fires)-1].Trigger, false
+		for _, e := range c.list(event.ItemSkipped, event.FireSkipped) {
+			of := slices.Contains(e.Items, 0) || e.Item != nil && *e.Item == 0
+			said = said || of && e.Trigger == second && strings.Contains(e.Reason, "paused on this server")
+		}
+		if armed.Load() || !said {
+			t.Errorf("it was paused while it was divided: %v; item 0 has the reason that it is paused: %v\n%s", !armed.Load(), said, c.all())
+		}
 	})
 }

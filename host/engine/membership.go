@@ -571,7 +571,7 @@ func (j *job) decline(now moment) {
 		return
 	}
 	beyond := reason.New(reason.BeyondCeilings)
-	j.trigger.drop(event.SkipRefused, beyond)
+	j.handOver(beyond)
 	j.unwatchAll()
 	clear(j.items)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(beyond))

@@ -528,6 +528,7 @@ func simulate(t *testing.T, seed uint64, tell bool) {
 			if !tell {
 				t.Log("\n" + w.c.all())
 			}
+			t.Log("\n" + closed.journal())
 		}
 		if uses := g.inUse(); uses != 0 {
 			t.Errorf("seed %d: %d uses of the module are left", seed, uses)

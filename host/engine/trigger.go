@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wasmjob/wasmjob/abi"
+	"github.com/wasmjob/wasmjob/coordination"
 	"github.com/wasmjob/wasmjob/coordination/admin/operate"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -36,6 +37,8 @@ type waiting struct {
 	// and the items are still to be sharded without it.
 	waits int64
 	until time.Time
+	// ownerless are items of this host, as they were when it lost them, that no host has got: all servers are disabled.
+	ownerless []*item
 	// left are the items that the round leaves out, with the fires for which they run.
 	left   map[int]string
 	leaves int64 // that round
@@ -225,6 +228,27 @@ func (t *waiting) consumeDisabled(now moment) {
 	}
 	if id, ok := t.triggered(now); ok && t.consume(now, id, nil) {
 		t.skip(id, event.SkipDisabled, reason.New(reason.ServerDisabled))
+		for _, it := range t.ownerless {
+			if t.args.Has(it.number) && !t.job.beyond(it) && it.state.Record.Trigger < id.Trigger && !it.Settled(id.Trigger) {
+				t.reports.skip(it, id, event.SkipDisabled, reason.New(reason.ServerDisabled))
+			}
+		}
+		t.ownerless = nil
+	}
+}
+
+// loses notes the items of this host that are not in its new share, if no host has them: no other one runs them in the round that waits.
+func (t *waiting) loses(share coordination.Share) {
+	v := &t.job.member.View
+	if v.Trigger == 0 || len(v.Division.Members) > 0 {
+		t.ownerless = nil
+		return
+	}
+	for _, it := range t.items.sorted(func(it *item) bool { return it.owned }) {
+		if _, stays := share.Items[it.number]; !stays {
+			was := *it
+			t.ownerless = append(t.ownerless, &was)
+		}
 	}
 }
 

@@ -269,7 +269,7 @@ func (f *Fire) slow(guests context.Context, workers int) bool {
 // tells of none, or not of which: a takeover leaves open whether it was of the
 // trigger or of the instant, and a run that was handed back is no run.
 func previousRun(self string, r tree.Record) *event.PreviousRun {
-	if r.Begun == 0 || r.Owner == "" || r.Owner == self || (r.Ended == r.Begun && r.Outcome == tree.OutcomeCancelled) ||
+	if r.Begun == 0 || r.Owner == "" || r.Owner == self || r.IsHandedBack() ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {
 		return nil
 	}
