@@ -171,22 +171,25 @@ test: examples ## run all tests but what make sim plays, in minutes; AGAIN=file:
 	$(GO) test -C $(SYNC) -timeout 5m ./...
 
 # The race detector watches the packages that start goroutines or share memory between them; the others have nothing that it could
-# find. Not these: tests of the program drive one that is built without it, SQLite is C made Go, and sdktest runs guests.
-UNRACED := ./host/node/program/ ./host/history/database/ ./sdk/sdktest/
+# find. Not these: tests of the program drive one that is built without it, SQLite is C made Go, and those of offer and sdktest run
+# one guest after the other, which costs most in wazero's compiler.
+UNRACED := ./host/node/program/ ./host/history/database/ ./host/sandbox/capability/offer/ ./sdk/sdktest/
 SHARES  := ^[[:space:]]*go (func|[a-zA-Z_.]+[(])|sync[.]|atomic[.]|errgroup|[.]Go[(]
 TESTED   = $(sort $(dir $(shell find coordination host internal sdk -name '*_test.go')))
 RACED    = $(filter-out $(UNRACED),$(addprefix ./,$(filter $(TESTED),$(dir $(shell grep -rlE --include '*.go' --exclude '*_test.go' '$(SHARES)' coordination host internal sdk)))))
 
-# Tests of ./host/engine that repeat one story at hundreds of instants, calls or seeds, or for hundreds of jobs: make test has them.
+# Tests that repeat one story at hundreds of instants, calls or seeds, or for hundreds of jobs, in ./host/engine and, the last three,
+# in ./host/control/cluster: make test has them.
 REPEATED := TestCronChangedAtAnInstant TestTotalRaisedAtAnInstant TestTotalLoweredAtAnInstant TestInstantBeforeTheFirstDivision \
 	TestNoJobFallsSilentAtWhateverStepTheRegistryGoes TestEveryCallGoesWrongOnce TestAfterCrashes TestLimit_crashes TestRate_crashes \
 	TestLimit_simulation TestRate_simulation TestQueueAllWhileSharded TestTriggerQueue_full TestEngineAsPlanned TestOverload \
-	TestReadyJobsFireWhileOthersJoin TestDeathOfALeaderOfManyJobs TestFailover_ofVeryMany TestAfterHundred TestAfterManyJoin TestDisabled_costsNothing
+	TestReadyJobsFireWhileOthersJoin TestDeathOfALeaderOfManyJobs TestFailover_ofVeryMany TestAfterHundred TestAfterManyJoin TestDisabled_costsNothing \
+	TestFiresOverHosts TestPagesOverHosts TestManyOfOneTime
 
-# TestChildMemory: the race detector itself runs out of the memory that this test leaves.
+# TestContract runs one guest after the other, as above. TestChildMemory: the race detector itself runs out of the memory that it leaves.
 .PHONY: race
 race: ## run the tests of what shares memory once more, under the race detector, with few seeds; AGAIN=file as in make test
-	CGO_ENABLED=1 $(call testsum,./host/engine/ ./coordination/registry/zookeeper/ $(sort $(RACED))) -race -skip $(call any,$(filter-out TestSimulation,$(HOSTS)) $(REPEATED) TestChildMemory)
+	CGO_ENABLED=1 $(call testsum,./host/engine/ ./coordination/registry/zookeeper/ $(sort $(RACED))) -race -skip $(call any,$(filter-out TestSimulation,$(HOSTS)) $(REPEATED) TestContract TestChildMemory)
 
 .PHONY: e2e
 e2e: examples ## try all of it from outside: the program with real ZooKeepers, histories on a real PostgreSQL and MariaDB, and make browser
@@ -282,7 +285,7 @@ HOSTILE_ISOLATION = -hostile.isolation '$(if $(ISOLATION),$(ISOLATION),host,fire
 fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, have random calls of imports cost little, stop random modules, in the host and in worker processes (or ISOLATION), each for FUZZTIME (10s), and stop and start with an nth part of the hostile ones (EVERY=n, 5); SEED=n repeats
 	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/sandbox/wasm -differential.whole
 	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/sandbox/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
-	$(GO) test -count 1 -timeout 10h -v -run '^(TestOracle.*|TestCorpusIsStopped|TestRandomIsStopped|TestHostileStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestCorpusIsStopped|TestRandomIsStopped|TestHostileStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
 		-hostile.beside -hostile.every $(or $(EVERY),5) $(HOSTILE_ISOLATION)
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomCalls$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
