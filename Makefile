@@ -103,14 +103,21 @@ cluster: build examples ## show a cluster: a real ZooKeeper (Debian's zookeeper)
 	@$(GO) build -o bin/demo ./test/demo
 	@exec bin/demo bin/cluster --grants plugins/grants.yaml --mount '$(MOUNT)'
 
-# What sim lets hosts die at besides: every third operation, every seventh of pairs.
-# Its hosts leave much garbage and hold little: GOGC spares a sixth of the time.
-CRASHES := TestCrashAtEveryOperation|TestTwoCrashes|TestGarbage|TestGarbageAtRandom
+# What plays the protocol in virtual time, by seeds and at each operation: make sim has it, and make test leaves it out. STEPS are
+# in ./coordination, HOSTS in ./host/engine. Of the operations every third is one that a host dies at, of pairs every seventh.
+STEPS := TestModel TestCrashAtEveryStep TestRandomLives TestLivesWithJava TestGuards TestTriggerWhileHostsChange TestTriggerWhileManyItemsMove
+HOSTS := TestSimulation TestRandomFaults TestCrowd TestCrowd_items TestCrowd_fleet TestCrowd_overload TestJoinStorm \
+	TestCrashAtEveryOperation TestTwoCrashes TestGarbage TestGarbageAtRandom
+
+# any is the pattern of these tests: $(call any,TestA TestB).
+empty :=
+any = '^($(subst $(empty) ,|,$(strip $(1))))$$'
 
 .PHONY: sim
 sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws chains and arguments, too
-	$(GO) test -count 1 -timeout 20m -run '^(TestModel|TestCrashAtEveryStep|TestRandomLives|TestLivesWithJava|TestGuards|TestTriggerWhile.*)$$' ./coordination -model.time 0
-	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run '^(TestSimulation|TestRandomFaults|TestCrowd.*|TestJoinStorm|$(CRASHES))$$' ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS)) $(if $(MORE),-sim.more)
+	$(GO) test -count 1 -timeout 20m -run $(call any,$(STEPS)) ./coordination -model.time 0
+	@# The hosts leave much garbage and hold little: GOGC spares a sixth of the time.
+	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run $(call any,$(HOSTS)) ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS)) $(if $(MORE),-sim.more)
 
 .PHONY: model
 model: ## explore what two and three hosts can do to each other, in all orders: half an hour, and 6 GB
@@ -126,9 +133,9 @@ mutants: ## change guards in a copy of the tree, one by one: a test must notice 
 	nice $(GO) run ./test/mutants -report $(CURDIR)/bin/mutants.md $(if $(AREA),-area $(AREA)) $(if $(EVERY),-every $(EVERY)) $(if $(SEED),-seed $(SEED)) $(if $(ONLY),-only '$(ONLY)')
 
 .PHONY: nightly
-nightly: ## hours: a release made twice, the race detector where make test has it not, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, all seeds of histories of many hosts, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
+nightly: ## hours: a release made twice, the race detector where make race has it not, all mutants, SEEDS (10000) of the simulations, all crashes, all garbage, the great model, all seeds of histories of many hosts, the sandbox attacked for hours, each fuzz target for FUZZTIME (5m)
 	$(MAKE) release-check
-	$(if $(RACE),CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 1h $(PLAIN))
+	$(if $(RACE),CGO_ENABLED=1 $(GO) test $(RACE) -count 1 -timeout 2h $(ALL_PACKAGES))
 	$(MAKE) mutants
 	$(MAKE) crash
 	$(GO) test -count 1 -timeout 10h -run '^TestGarbage$$' ./host/engine -garbage.stride 1
@@ -147,42 +154,42 @@ nightly: ## hours: a release made twice, the race detector where make test has i
 setup: ## install what the tests need and is missing, from Debian's packages
 	@bash .ci/setup
 
-# Tests of these packages wait more than they compute, or compute for longest: they come first, beside the
-# others, one package more at a time than there are processors.
-FIRST := ./coordination/registry/zookeeper ./host/engine ./host/control/cluster ./host/control/console ./bench/cluster
+# Tests of these packages take longest: they come first, beside the others, one package more at a time than there are processors.
+FIRST := ./test/e2e ./test/chaos ./test/modules ./coordination/registry/zookeeper ./host/control/cluster ./host/control/console ./host/engine \
+	./test/hostile ./test/clients ./bench/cluster ./host/node/program ./host/history/database ./coordination
 
-# What make test ALL=1 tests without the race detector. Tests of the first six drive the program, which is built
-# without it, or run commands; those of histories spend their time in SQLite, which is C made Go; the steps of coordination, and what
-# reads modules, definitions and histories, are functions without goroutines. make nightly tests them with it.
-PLAIN := ./test/e2e ./test/chaos ./test/modules ./test/clients ./test/hostile ./host/node/program ./host/history/database ./host/history/verify ./coordination \
-	./host/sandbox/wasm ./host/config/definition ./sdk/sdktest .
-RACED  = $$($(GO) list $(ALL_PACKAGES) | grep -v -x -F "$$($(GO) list $(PLAIN))" | tr '\n' ' ')
+# These have a target of their own (fuzz-sandbox, hostile, programs) and its flags, or run as the child of another test.
+ELSEWHERE := TestBoundaries TestRandomIsStopped TestHostileStart TestBeside TestLagBeside TestRecursionBeside TestPrograms TestProgramsCost TestKilledHost
 
 # testsum tests packages: $(call testsum,packages).
 testsum = $$($(GO) tool -n gotestsum) --format pkgname --format-hide-empty-pkg \
-	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)$(2)') --packages "$(1)" -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1))
+	$(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages "$(1)" -- -p $$(($$(getconf _NPROCESSORS_ONLN) + 1)) -timeout 20m
 
 .PHONY: test
-test: examples ## run all tests in minutes; ALL=1: with the race detector, and make sim beside, as CI does; AGAIN=file: up to three that fail once more, listed there
-ifeq ($(ALL),)
-	$(call testsum,$(PLAIN) $(FIRST) $(ALL_PACKAGES)) -tags brief -timeout 20m
+test: examples ## run all tests but what make sim plays, in minutes; AGAIN=file: up to three that fail once more, listed there
+	$(call testsum,$(FIRST) $(ALL_PACKAGES)) -tags brief -skip $(call any,$(STEPS) $(HOSTS) $(ELSEWHERE))
 	$(GO) test -C $(SYNC) -timeout 5m ./...
-	@echo "left out (make test ALL=1 has it): the race detector, and all but a part of the model, of the crashes and of the seeds of random lives"
-	@echo "left out (.ci/run has it): make lint, make deploy-check, make alerts, make fuzz-sandbox, make interop, make browser"
-else
-	@$(if $(RACE),,echo "no C compiler: the race detector is off")
-	@# The simulations compute, in virtual time; what is tested beside them waits.
-	@mkdir -p bin; bad=0; \
-	nice -n 19 $(MAKE) sim > bin/sim.log 2>&1 & sim=$$!; trap 'kill $$sim 2>/dev/null' EXIT; \
-	$(call testsum,$(PLAIN)) -tags brief -timeout 20m || bad=1; \
-	wait $$sim || bad=1; cat bin/sim.log; \
-	$(if $(RACE),CGO_ENABLED=1) $(call testsum,$(FIRST) $(RACED),.raced) $(RACE) -timeout 20m || bad=1; \
-	if [ -f '$(AGAIN).raced' ]; then cat '$(AGAIN).raced' >> '$(AGAIN)'; rm '$(AGAIN).raced'; fi; \
-	exit $$bad
-	$(if $(RACE),CGO_ENABLED=1) $(GO) test -C $(SYNC) $(RACE) -timeout 5m ./...
-	@# The race detector needs more memory, and time, than these tests allow.
-	$(if $(RACE),$(GO) test -count 1 -run '^(TestChildMemory|TestEncrypt|TestParseWorst|TestRecursion)$$' ./host/sandbox/plugin ./host/sandbox/process ./host/config/signature ./coordination/jobconfig)
-endif
+
+# The race detector watches the packages that start goroutines or share memory between them; the others have nothing that it could
+# find. Not these: tests of the program drive one that is built without it, SQLite is C made Go, and those of offer and sdktest run
+# one guest after the other, which costs most in wazero's compiler.
+UNRACED := ./host/node/program/ ./host/history/database/ ./host/sandbox/capability/offer/ ./sdk/sdktest/
+SHARES  := ^[[:space:]]*go (func|[a-zA-Z_.]+[(])|sync[.]|atomic[.]|errgroup|[.]Go[(]
+TESTED   = $(sort $(dir $(shell find coordination host internal sdk -name '*_test.go')))
+RACED    = $(filter-out $(UNRACED),$(addprefix ./,$(filter $(TESTED),$(dir $(shell grep -rlE --include '*.go' --exclude '*_test.go' '$(SHARES)' coordination host internal sdk)))))
+
+# Tests that repeat one story at hundreds of instants, calls or seeds, or for hundreds of jobs, in ./host/engine and, the last three,
+# in ./host/control/cluster: make test has them.
+REPEATED := TestCronChangedAtAnInstant TestTotalRaisedAtAnInstant TestTotalLoweredAtAnInstant TestInstantBeforeTheFirstDivision \
+	TestNoJobFallsSilentAtWhateverStepTheRegistryGoes TestEveryCallGoesWrongOnce TestAfterCrashes TestLimit_crashes TestRate_crashes \
+	TestLimit_simulation TestRate_simulation TestQueueAllWhileSharded TestTriggerQueue_full TestEngineAsPlanned TestOverload \
+	TestReadyJobsFireWhileOthersJoin TestDeathOfALeaderOfManyJobs TestFailover_ofVeryMany TestAfterHundred TestAfterManyJoin TestDisabled_costsNothing \
+	TestFiresOverHosts TestPagesOverHosts TestManyOfOneTime
+
+# TestContract runs one guest after the other, as above. TestChildMemory: the race detector itself runs out of the memory that it leaves.
+.PHONY: race
+race: ## run the tests of what shares memory once more, under the race detector, with few seeds; AGAIN=file as in make test
+	CGO_ENABLED=1 $(call testsum,./host/engine/ ./coordination/registry/zookeeper/ $(sort $(RACED))) -race -skip $(call any,$(filter-out TestSimulation,$(HOSTS)) $(REPEATED) TestContract TestChildMemory)
 
 .PHONY: e2e
 e2e: examples ## try all of it from outside: the program with real ZooKeepers, histories on a real PostgreSQL and MariaDB, and make browser
@@ -198,14 +205,13 @@ pictures: ## renew docs/pictures: a browser takes them from the console of a Zoo
 	$(GO) test -C test/browser -count 1 -timeout 20m -run '^TestPictures$$' . -pictures $(CURDIR)/docs/pictures -shots $(CURDIR)/bin/pictures
 
 .PHONY: lint
-lint: ## check formatting, vet, staticcheck, layers, go.mod, shell syntax
+lint: ## check formatting, vet, staticcheck, go.mod, shell syntax; make test has the layers
 	@out=$$($(GOFMT) -l -s .) && test -z "$$out" || { echo "not formatted (make fmt):"; echo "$$out"; exit 1; }
 	$(GO) vet $(ALL_PACKAGES)
 	$(GO) vet -tags soak,interop,peers,unmetered,alerts,clients $(ALL_PACKAGES)
 	$(WASI) $(GO) vet $(GUESTS)
 	$(GO) tool staticcheck $(ALL_PACKAGES)
 	$(WASI) $$($(GO) tool -n staticcheck) $(GUESTS)
-	$(GO) test -count 1 .
 	$(call tidied,.,-diff)
 	$(call tidied,sdk,-diff)
 	staticcheck=$$($(GO) tool -n staticcheck) && cd $(SYNC) && $(GO) mod tidy -diff && $(GO) vet ./... && $$staticcheck ./... && \
@@ -279,7 +285,7 @@ HOSTILE_ISOLATION = -hostile.isolation '$(if $(ISOLATION),$(ISOLATION),host,fire
 fuzz-sandbox: ## compare the meter with wazero, instruction by instruction, have random calls of imports cost little, stop random modules, in the host and in worker processes (or ISOLATION), each for FUZZTIME (10s), and stop and start with an nth part of the hostile ones (EVERY=n, 5); SEED=n repeats
 	$(GO) test -count 1 -timeout 1h -run '^TestSpecification$$' ./host/sandbox/wasm -differential.whole
 	$(GO) test -count 1 -timeout 10h -v -run '^TestBoundaries$$' ./host/sandbox/wasm -mutants.time $(FUZZTIME) $(if $(SEED),-mutants.seed $(SEED))
-	$(GO) test -count 1 -timeout 10h -v -run '^(TestOracle.*|TestCorpusIsStopped|TestRandomIsStopped|TestStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
+	$(GO) test -count 1 -timeout 10h -v -run '^(TestCorpusIsStopped|TestRandomIsStopped|TestHostileStart)$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED)) \
 		-hostile.beside -hostile.every $(or $(EVERY),5) $(HOSTILE_ISOLATION)
 	$(GO) test -count 1 -timeout 10h -v -run '^TestRandomCalls$$' ./test/hostile -hostile.time $(FUZZTIME) $(if $(SEED),-hostile.seed $(SEED))
 
@@ -290,7 +296,7 @@ hostile: ## attack what jobs may do outside, have a host run each hostile module
 	$(GO) test -count 1 -timeout 20m ./host/sandbox/capability/... ./host/config/grants ./host/config/signature ./host/engine/catalog
 	$(GO) test -count 1 -timeout 20m -run '^TestNothingLeavesAHostThatWasHalted$$' ./test/e2e
 	$(GO) test -count 1 -timeout 1h -v -run '^(TestCalls|TestRandomCalls)$$' ./test/hostile
-	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestStart|TestLag|TestRecursionBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
+	$(GO) test -count 1 -timeout 4h -v -run '^(TestCorpusIsStopped|TestBeside|TestHostileStart|TestLagBeside|TestRecursionBeside)$$' ./test/hostile -hostile.beside -hostile.every $(or $(EVERY),1) -hostile.output $(CURDIR)/bin/hostile.md $(HOSTILE_ISOLATION)
 
 .PHONY: programs
 programs: ## compare real programs in C, Rust and Go, metered and plain, and what metering costs them: bin/programs.md; downloads into bin/programs

@@ -770,7 +770,7 @@ func compiles(t *testing.T, root, program string) {
 }
 
 // TestMakefileNamesTests: go test succeeds if -run fits no test, so that a target whose tests
-// were renamed would check nothing.
+// were renamed would check nothing. What -skip leaves out in all packages may not have the name of another test.
 func TestMakefileNamesTests(t *testing.T) {
 	t.Parallel()
 	file, err := os.ReadFile("Makefile")
@@ -796,6 +796,17 @@ func TestMakefileNamesTests(t *testing.T) {
 	for _, name := range names {
 		if !strings.Contains(tests.String(), "\nfunc "+name) {
 			t.Errorf("the Makefile has %s run, and there is no such test", name)
+		}
+	}
+	lists := regexp.MustCompile(`(?m)^(?:STEPS|HOSTS|ELSEWHERE|REPEATED) :=(.*(?:\\\n.*)*)$`).FindAllStringSubmatch(string(file), -1)
+	if len(lists) != 4 {
+		t.Fatalf("the Makefile has %d lists of tests, want 4", len(lists))
+	}
+	for _, list := range lists {
+		for name := range strings.FieldsSeq(strings.ReplaceAll(list[1], "\\", " ")) {
+			if n := strings.Count(tests.String(), "\nfunc "+name+"("); n != 1 {
+				t.Errorf("the Makefile leaves out %s, and %d tests have that name, want 1", name, n)
+			}
 		}
 	}
 }

@@ -2,7 +2,7 @@
 
 package coordination_test
 
-// modelBrief: a brief run (make test), and one under the race detector, which is some
+// modelBrief: a brief run (-tags brief), and one under the race detector, which is some
 // ten times slower, explores two sizes of the model. make sim explores all of them.
 const modelBrief = true
 

@@ -127,8 +127,12 @@ type backfillDeps struct {
 // refused, doing what.
 func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doing string, err error) {
 	v := d.view
-	if !v.IsJanitor() || !v.Division.Backfill {
+	if !v.IsJanitor() || !v.Division.Backfill && !b.going {
 		b.stop()
+		return "", nil
+	}
+	if !v.Division.Backfill { // it has ended, and the snapshot of that, which reports it, comes
+		b.at = time.Time{}
 		return "", nil
 	}
 	if now.Before(d.retryAt) {

@@ -392,6 +392,36 @@ func (c *cluster) reported(t *testing.T, b tree.Backfill, items, done int, why r
 	}
 }
 
+// TestBackfill_endHeardLate: the janitor reports the end of a backfill also if the items are divided anew, as without one, before it
+// hears of the end.
+func TestBackfill_endHeardLate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, p := newCluster(t), &pastRuns{}
+		c.wrap = func(_ int, l *lease) registry.Center { return &lateBackfill{l} }
+		d := definition("j", "0 0 0 * * ?", 2)
+		c.start(1, job(d, p.guest(2*time.Second)))
+		time.Sleep(time.Hour)
+		b := past(2)
+		c.backfills(t, "j", b)
+		for c.backfill(t, "j").Now != nil {
+			time.Sleep(100 * time.Millisecond)
+		}
+		c.start(2, job(d, p.guest(2*time.Second)))
+		time.Sleep(time.Minute)
+		c.reported(t, b, 2, 2, reason.BackfillWhole)
+	})
+}
+
+// lateBackfill is a session on which news of backfills come five seconds after all others.
+type lateBackfill struct{ *lease }
+
+func (l *lateBackfill) Watch(ctx context.Context, queries ...registry.Query) (<-chan registry.Snapshot, error) {
+	if slices.Contains(queries, registry.Data(tree.NewLayout("test", "j").Backfill())) {
+		return (&slow{lease: l.lease, news: 5 * time.Second}).Watch(ctx, queries...)
+	}
+	return l.lease.Watch(ctx, queries...)
+}
+
 // TestBackfill_leftByRemoval: the instants of a backfill that are left when the job is removed have a reason, with or without its records.
 func TestBackfill_leftByRemoval(t *testing.T) {
 	for _, purge := range []bool{false, true} {

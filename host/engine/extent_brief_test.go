@@ -2,7 +2,7 @@
 
 package engine_test
 
-// simDefault is how many seeds a brief run does (make test).
+// simDefault is how many seeds a brief run (-tags brief) does.
 const simDefault = 24
 
 // stormHosts is how many hosts join at once.

@@ -2,8 +2,8 @@
 
 package engine_test
 
-// simDefault is how many seeds a run under the race detector does, which is some ten times slower: make sim, which goes
-// with it, does the others.
+// simDefault is how many seeds a run under the race detector does, which is some ten times slower: make sim does
+// the others.
 const simDefault = 8
 
 // stormHosts is how many hosts join at once.

@@ -71,8 +71,8 @@ func (c *cluster) became(instants map[string][]time.Time) became {
 	return b
 }
 
-// TestPlan plays jobs with random policies by the engine and by a plan: each instant of each item has the same end.
-func TestPlan(t *testing.T) {
+// TestEngineAsPlanned plays jobs with random policies by the engine and by a plan: each instant of each item has the same end.
+func TestEngineAsPlanned(t *testing.T) {
 	t.Parallel()
 	seeds := 30 // of fires that end within a second of each other, as those of seed 31, a job after them takes one or both
 	if testing.Short() {

@@ -161,7 +161,7 @@ func writeNeighbours(t *testing.T, names []string) string {
 
 // An honest job begins about as soon beside eleven hostile ones as it does alone, unless the
 // operator lets them run in the host's own process.
-func TestLag(t *testing.T) {
+func TestLagBeside(t *testing.T) {
 	if !*beside {
 		t.Skip("make hostile runs it")
 	}

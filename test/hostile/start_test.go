@@ -93,7 +93,7 @@ func startGroups(m Module) bool {
 
 // A host starts that finds a hostile file in its plugins directory, and so does the
 // next one, which finds what the first one has compiled.
-func TestStart(t *testing.T) {
+func TestHostileStart(t *testing.T) {
 	if !*beside {
 		t.Skip("make hostile runs it")
 	}

@@ -27,7 +27,7 @@ const patience = 30 * time.Second
 func processes() int { return max(runtime.NumCPU()/2, 1) }
 
 // everywhere runs a test for each isolation. The race detector needs more memory than a process may
-// have here, and takes it from what is measured: make test ALL=1 runs these tests once more without it.
+// have here, and takes it from what is measured: make test runs these tests without it.
 func everywhere(t *testing.T, test func(t *testing.T, isolation string)) {
 	if slower > 1 {
 		t.Log("left to the run without the race detector")
