@@ -3,7 +3,6 @@ package coordination
 import (
 	"fmt"
 
-	"github.com/wasmjob/wasmjob/coordination/jobconfig"
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
@@ -22,9 +21,4 @@ func Decide(wanted, config, definition, superseded registry.Node, id string, min
 	f := findings{wanted: wanted, config: config, definition: definition, superseded: superseded}
 	return map[verdict]string{verdictJoin: "join", verdictCreate: "create", verdictReturned: "returned", verdictStopped: "stopped",
 		verdictRemoved: "removed", verdictVanished: "vanished", verdictUndone: "undone"}[f.decide(id, mine)]
-}
-
-// ReadsOf is how often one Recover of a job with so many items reads owedAtOnce items.
-func ReadsOf(total int) int {
-	return (&recovery{Member: &Member{View: View{Config: jobconfig.Configuration{ShardingTotalCount: total}}}}).reads()
 }

@@ -249,8 +249,19 @@ func (stepper) Reshard(m *co.Member, now time.Time, out *co.Sharded) move {
 	})
 }
 
+// knownOf is what a host knows of items.
+func knownOf(states map[int]co.ItemState) co.Known {
+	return func(item int) (co.ItemState, bool) {
+		state, known := states[item]
+		return state, known
+	}
+}
+
 func (stepper) ReadShare(m *co.Member, known map[int]co.ItemState) move {
-	return with(m, func(ctx context.Context) error { return second(m.ReadShare(ctx, known)) })
+	return with(m, func(ctx context.Context) error {
+		_, _, err := m.ReadShare(ctx, knownOf(known))
+		return err
+	})
 }
 
 func (stepper) ReadItems(l tree.Layout, items tree.Items, out *map[int]co.ItemState) move {

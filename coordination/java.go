@@ -47,15 +47,14 @@ func byJava(epoch, first registry.Node) bool {
 // item, writes its own items into its assignment node, and sets the instance node of the lowest of them, the
 // anchor. The first of our hosts also raises the epoch and records the division.
 type adoption struct {
-	view                             View
-	known                            map[int]ItemState
+	*shareReading
 	had                              tree.Items // what the host owned before
 	assigned, division, epoch, first registry.Node
 }
 
-// adopt takes the share; done is false if a Java leader divided the items meanwhile. share stays unchanged
+// adopt takes the share; done is false if a Java leader divided the items meanwhile. The share that was read stays unchanged
 // while a Java leader is about to divide them.
-func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (done bool, err error) {
+func (a adoption) adopt(ctx context.Context, x *step.Exchange) (done bool, err error) {
 	v, l := a.view, a.view.Layout
 	total := v.Config.ShardingTotalCount
 	read := make([]registry.Query, 0, total+len(v.Servers))
@@ -112,10 +111,10 @@ func (a adoption) adopt(ctx context.Context, x *step.Exchange, share *Share) (do
 	if err != nil || n.Data(a.first.Path).Czxid != a.first.Czxid {
 		return false, err
 	}
-	if _, err := fill(ctx, x, &s, v, mine, a.known); err != nil {
+	if _, err := a.fill(ctx, x, &s, mine); err != nil {
 		return false, err
 	}
-	*share = s
+	a.share = s
 	return true, nil
 }
 
@@ -128,9 +127,9 @@ func (a adoption) take(items []registry.Node, disabled map[string]bool) (s Share
 			mine = append(mine, i)
 		}
 	}
-	s = Share{Items: make(map[int]ItemState, len(mine)), Java: true, division: a.division.Mzxid, round: v.round}
+	s = Share{Java: true, division: a.division.Mzxid, round: v.round}
 	for _, i := range mine {
-		if _, held := a.known[i]; !held && !a.had.Contains(i) {
+		if _, held := a.known.of(i); !held && !a.had.Contains(i) {
 			s.Foreign = append(s.Foreign, i)
 		}
 	}

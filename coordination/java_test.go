@@ -421,7 +421,7 @@ func TestJavasDivisionThatAnotherHasWrittenDown(t *testing.T) {
 	must(t, late.look())
 	must(t, other.look())
 	must(t, other.fire(c.now)) // reads its share, and writes the division down
-	if _, err := late.ReadShare(c.ctx, nil); err != nil {
+	if _, _, err := late.ReadShare(c.ctx, nil); err != nil {
 		t.Fatal(err)
 	}
 	if !late.Share.Java || !other.Share.Java {

@@ -548,24 +548,25 @@ func (a *actor) readShare(ctx context.Context) error {
 			known[i] = it.state
 		}
 	}
-	if read, err := a.ReadShare(ctx, known); err != nil || !read {
+	states, read, err := a.ReadShare(ctx, knownOf(known))
+	if err != nil || !read {
 		return err
 	}
 	share := a.Share
 	for i, it := range a.items {
-		if _, mine := share.Items[i]; !mine {
+		if !share.Items.Contains(i) {
 			if it.owned = false; !it.running {
 				delete(a.items, i)
 			}
 		}
 	}
-	for i, state := range share.Items {
+	for _, i := range share.Items {
 		if a.items[i] == nil {
 			a.items[i] = &simItem{}
 		}
 		it := a.items[i]
 		if it.owned = true; !it.running {
-			it.state = state
+			it.state = states[i]
 		}
 	}
 	return nil

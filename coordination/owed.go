@@ -21,18 +21,8 @@ type owedItem struct {
 // owedAtOnce is how many items are read for one commit: about as many as one commit can hold.
 const owedAtOnce = 500
 
-// leastReads is the least number of reads of owedAtOnce items in one Recover, and mostCalls the highest number
-// of calls for the items of a job. Between calls the caller's loop walks all items of the job: with a fixed
-// number of reads it walked a million items hundreds of times.
-const (
-	leastReads = 8
-	mostCalls  = 32
-)
-
-// reads is how often this call reads owedAtOnce items.
-func (r *recovery) reads() int {
-	return max(leastReads, r.View.Config.ShardingTotalCount/(owedAtOnce*mostCalls))
-}
+// readsOfACall is how often one Recover reads owedAtOnce items.
+const readsOfACall = 8
 
 // owing are some of the crashed host's items, as they were read.
 type owing struct {

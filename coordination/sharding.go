@@ -104,13 +104,20 @@ type sharding struct {
 	onJava    map[int]bool             // of running, those that a Java host runs
 	runs      map[string]registry.Node // live host → its runs node
 	holds     map[string]registry.Node // instance id → its assignment node
-	instance  map[int]registry.Node    // item → its instance node, where the item's node exists
+	instance  map[int]ownership        // item → its instance node, where the item's node exists
 	surplus   []string                 // nodes below those of items beyond the total
 	stuck     map[string]bool          // item nodes beyond the total with more below than marks
 	recordOf  map[int]registry.Node    // records of items, if their number changes or they may come from Java hosts
 	marks     map[int]registry.Node    // running marks, where Java hosts are
 	hasRecord map[int]bool
 	unread    Denials // items of which a node cannot be read: their nodes stay as they are
+}
+
+// ownership is an item's instance node. A job may have a million, so it holds no more than a division goes by.
+type ownership struct {
+	owner   string
+	version int32
+	exists  bool
 }
 
 // read reads everything that a resharding depends on. leads is false if this host no longer leads the job.
@@ -148,14 +155,21 @@ func (s *sharding) read(ctx context.Context, x *step.Exchange) (leads bool, err 
 		return false, err
 	}
 	servers := n.Children(l.Servers())
-	read := s.queries(servers)
-	if n, err = read.do(ctx, x, &s.unread); err != nil {
+	read := s.hostQueries(servers)
+	hosts := len(read.queries)
+	s.addItems(&read)
+	nodes, err := read.list(ctx, x, &s.unread)
+	if err != nil {
 		return false, err
+	}
+	n = make(registry.Snapshot, hosts)
+	for _, node := range nodes[:hosts] {
+		n[node.Query] = node
 	}
 	if err := s.understandHosts(n, servers); err != nil {
 		return false, err
 	}
-	s.understandItems(n)
+	s.understandItems(nodes[hosts:])
 	s.ends = n.Data(s.view.Layout.Ends())
 	return true, s.lookBelow(ctx, x)
 }
@@ -176,10 +190,10 @@ func (s *sharding) configure() error {
 	return nil
 }
 
-// queries are the nodes of hosts, servers and items that a resharding depends on.
-func (s *sharding) queries(servers []string) reading {
-	l, total := s.view.Layout, s.cfg.ShardingTotalCount
-	var read reading
+// hostQueries are the nodes of hosts and servers that a resharding depends on, and the node of ends.
+func (s *sharding) hostQueries(servers []string) reading {
+	l := s.view.Layout
+	read := newReading(len(servers) + len(s.instances) + len(s.runsOf) + len(s.assigned) + 1 + len(s.records) + len(s.items))
 	for _, ip := range servers {
 		read.add(-1, registry.Data(l.Server(ip)))
 	}
@@ -192,11 +206,17 @@ func (s *sharding) queries(servers []string) reading {
 	for _, id := range s.assigned {
 		read.add(-1, registry.Data(l.AssignmentOf(id)))
 	}
+	if slices.Contains(s.records, tree.EndsName) {
+		read.add(-1, registry.Data(l.Ends()))
+	}
+	return read
+}
+
+// addItems asks for the nodes of items that a resharding depends on, in the order of understandItems.
+func (s *sharding) addItems(read *reading) {
+	l, total := s.view.Layout, s.cfg.ShardingTotalCount
 	s.hasRecord = make(map[int]bool, len(s.records))
 	for _, name := range s.records {
-		if name == tree.EndsName {
-			read.add(-1, registry.Data(l.Ends()))
-		}
 		s.queued = s.queued || name == tree.QueueName
 		if i, ok := tree.ItemNumber(name); ok {
 			s.hasRecord[i] = true
@@ -216,7 +236,6 @@ func (s *sharding) queries(servers []string) reading {
 			}
 		}
 	}
-	return read
 }
 
 // readsRecords reports whether the division goes by the records of the items: their number changes, or they may come from
@@ -261,34 +280,48 @@ func (s *sharding) understandHosts(n registry.Snapshot, servers []string) error 
 	return nil
 }
 
-func (s *sharding) understandItems(n registry.Snapshot) {
-	l := s.view.Layout
-	s.instance, s.recordOf, s.marks = make(map[int]registry.Node, len(s.items)), make(map[int]registry.Node), make(map[int]registry.Node)
+// understandItems takes the nodes that addItems asked for.
+func (s *sharding) understandItems(nodes []registry.Node) {
+	next := func() (n registry.Node) {
+		n, nodes = nodes[0], nodes[1:]
+		return n
+	}
+	s.recordOf, s.marks = make(map[int]registry.Node), make(map[int]registry.Node)
+	for _, name := range s.records {
+		if i, ok := tree.ItemNumber(name); ok && s.readsRecords() {
+			if record := next(); record.Exists {
+				s.recordOf[i] = record
+			}
+		}
+	}
+	l, total := s.view.Layout, s.cfg.ShardingTotalCount
+	s.instance = make(map[int]ownership, len(s.items))
+	owners := make(map[string]string) // each once, for very many items
 	for _, name := range s.items {
 		i, ok := tree.ItemNumber(name)
 		if !ok {
 			continue
 		}
-		s.instance[i] = n.Data(l.ItemInstance(i))
+		instance := next()
+		owner, known := owners[string(instance.Data)]
+		if !known {
+			owner = string(instance.Data)
+			owners[owner] = owner
+		}
+		s.instance[i] = ownership{owner, instance.Version, instance.Exists}
 		if len(s.java) > 0 {
-			s.marks[i] = n.Data(l.ItemRunning(i))
+			s.marks[i] = next()
 		}
 		if mark := s.marks[i]; mark.Exists && s.running[i] == "" && slices.Contains(s.java, string(mark.Data)) {
 			s.running[i], s.onJava[i] = string(mark.Data), true
 		}
-		if i < s.cfg.ShardingTotalCount || s.running[i] != "" {
+		if i < total {
 			continue
 		}
-		for _, child := range n.Children(l.Item(i)) {
-			s.surplus = append(s.surplus, l.Item(i)+"/"+child)
-		}
-	}
-	if !s.readsRecords() {
-		return
-	}
-	for i := range s.hasRecord {
-		if record := n.Data(l.Record(i)); record.Exists {
-			s.recordOf[i] = record
+		if below := next(); s.running[i] == "" {
+			for _, child := range below.Names {
+				s.surplus = append(s.surplus, l.Item(i)+"/"+child)
+			}
 		}
 	}
 }
@@ -393,7 +426,7 @@ func (s *sharding) deferMoves(d *tree.Division, owners strategy.Assignment) {
 	d.Fresh, d.At = fresh, s.now.UnixMilli()
 	for i, owner := range owners {
 		record, read := s.recordOf[i]
-		had := string(s.instance[i].Data)
+		had := s.instance[i].owner
 		if !read || !slices.Contains(s.java, owner) || !slices.Contains(s.ours, had) {
 			continue
 		}
@@ -424,7 +457,7 @@ func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 	before := s.before.Owed()
 	var owing tree.Items
 	for i, owner := range owners {
-		had := string(s.instance[i].Data)
+		had := s.instance[i].owner
 		switch {
 		case !s.args.Has(i):
 			continue
@@ -445,7 +478,7 @@ func (s *sharding) owing(d *tree.Division, owners strategy.Assignment) {
 func (s *sharding) keep(owners strategy.Assignment, members []string) (strategy.Assignment, bool) {
 	kept := false
 	for i := range owners {
-		if owner := string(s.instance[i].Data); slices.Contains(members, owner) {
+		if owner := s.instance[i].owner; slices.Contains(members, owner) {
 			owners[i], kept = owner, true
 		}
 	}
@@ -471,7 +504,7 @@ func (s *sharding) commits(d tree.Division, owners strategy.Assignment) [][]regi
 	undone := len(s.epoch.Data) > 0 || d.Since != s.before.Since || d.Followed != s.before.Followed
 	for i := range owners {
 		n := s.instance[i]
-		undone = undone || (n.Exists && n.Version == 0)
+		undone = undone || (n.exists && n.version == 0)
 	}
 	items := s.handOvers(d, owners)
 	revoke, grant := s.assign(d, owners)
@@ -530,18 +563,17 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 		if s.unread[i] != nil {
 			continue // its owner finds that it cannot be read
 		}
-		n := s.instance[i]
-		if had := string(n.Data); n.Exists && had != owner && slices.Contains(s.java, had) {
+		if n := s.instance[i]; n.exists && n.owner != owner && slices.Contains(s.java, n.owner) {
 			ops = append(ops, s.asRead(i)) // it has not begun since
 		}
-		ops = append(ops, s.handOver(i, owner)...)
-		ops = append(ops, s.baseline(i, owner, d.Since)...)
+		ops = s.handOver(ops, i, owner)
+		ops = s.baseline(ops, i, owner, d.Since)
 	}
 	for _, i := range d.Pending {
 		// Beyond the total an instance node may still name the intended owner instead of the host that took the
 		// item over. It is that host's anchor.
 		if i >= d.Total && s.unread[i] == nil && slices.Contains(s.ours, s.running[i]) {
-			ops = append(ops, s.handOver(i, s.running[i])...)
+			ops = s.handOver(ops, i, s.running[i])
 		}
 	}
 	for _, id := range s.triggered {
@@ -560,40 +592,40 @@ func (s *sharding) handOvers(d tree.Division, owners strategy.Assignment) []regi
 	return ops
 }
 
-// baseline writes since when instants of an item count: for a new item, one that comes back after the total
+// baseline adds the write of since when instants of an item count: for a new item, one that comes back after the total
 // count was lowered, or one from a Java host, which keeps no record. Earlier instants are not caught up. An
 // open run still counts and stays as it is. In a new job, instants count since the first of our hosts joined.
-func (s *sharding) baseline(i int, owner string, since int64) []registry.Op {
+func (s *sharding) baseline(ops []registry.Op, i int, owner string, since int64) []registry.Op {
 	l := s.view.Layout
 	n := s.instance[i]
-	had := string(n.Data)
+	had := n.owner
 	foreign := slices.Contains(s.java, had) || slices.Contains(s.before.Foreigners, had) || (s.before.Java && !slices.Contains(s.ours, had))
-	fromJava := n.Exists && slices.Contains(s.ours, owner) && foreign
+	fromJava := n.exists && slices.Contains(s.ours, owner) && foreign
 	base := tree.Record{Instant: max(s.now.UnixMilli(), since)}
 	if fromJava && !s.view.FlagSeen.IsZero() && s.view.FlagSeen.Before(s.now) {
 		base.Instant = s.view.FlagSeen.UnixMilli() // from then on Java hosts wait
 	}
 	if !s.hasRecord[i] {
 		// The host that joins first, or makes the job, leaves the division's node empty.
-		if joined := s.division; joined.Exists && len(joined.Data) == 0 && !n.Exists {
+		if joined := s.division; joined.Exists && len(joined.Data) == 0 && !n.exists {
 			base.Instant = min(base.Instant, joined.Mtime.UnixMilli())
 		}
-		return []registry.Op{registry.Create(l.Record(i), base.Data())}
+		return append(ops, registry.Create(l.Record(i), base.Data()))
 	}
 
 	old, read := s.recordOf[i]
 	if !read || s.running[i] != "" || (!fromJava && i < s.before.Total) {
-		return nil
+		return ops
 	}
 	r := tree.ParseRecord(old.Data)
 	if r.Open() {
-		return nil
+		return ops
 	}
 	r.Instant = max(r.Instant, base.Instant)
 	if fromJava {
 		r.Owner = "" // another host has run it since
 	}
-	return []registry.Op{registry.Set(l.Record(i), r.Data(), old.Version)}
+	return append(ops, registry.Set(l.Record(i), r.Data(), old.Version))
 }
 
 // assign writes every host's share: revoke takes away items that move, grant gives every host its new items.
@@ -644,23 +676,23 @@ func (s *sharding) assign(d tree.Division, owners strategy.Assignment) (revoke, 
 	return revoke, grant
 }
 
-// handOver makes the item's instance node name the owner, with a version above
-// 0; "" is none.
-func (s *sharding) handOver(item int, owner string) []registry.Op {
-	var ops []registry.Op
+// handOver adds what makes the item's instance node name the owner, with a version above 0; "" is none.
+func (s *sharding) handOver(ops []registry.Op, item int, owner string) []registry.Op {
 	n, exists := s.instance[item]
 	if !exists {
 		ops = append(ops, registry.Ensure(s.view.Layout.Item(item)))
 	}
-	path, had := s.view.Layout.ItemInstance(item), string(n.Data)
+	if n.exists && n.owner == owner && n.version > 0 {
+		return ops
+	}
+	path := s.view.Layout.ItemInstance(item)
 	switch {
-	case n.Exists && had == owner && n.Version > 0:
-	case n.Exists && owner == "":
-		ops = append(ops, registry.Delete(path, registry.AnyVersion))
-	case n.Exists:
-		ops = append(ops, registry.Set(path, []byte(owner), n.Version))
+	case n.exists && owner == "":
+		return append(ops, registry.Delete(path, registry.AnyVersion))
+	case n.exists:
+		return append(ops, registry.Set(path, []byte(owner), n.version))
 	case owner != "":
-		ops = append(ops, registry.Create(path, []byte(owner)), registry.Set(path, []byte(owner), 0))
+		return append(ops, registry.Create(path, []byte(owner)), registry.Set(path, []byte(owner), 0))
 	}
 	return ops
 }

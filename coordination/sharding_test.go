@@ -467,7 +467,7 @@ func TestShareThatCannotBeRead(t *testing.T) {
 		must(t, h.look())
 		commits := 0
 		h.plan = countCommits(&commits)
-		_, err := h.ReadShare(c.ctx, nil)
+		_, _, err := h.ReadShare(c.ctx, nil)
 		h.plan = nil
 		if !c.node(l.Necessary()).Exists || (commits > 0) == asked || (err != nil) != asked {
 			t.Errorf("asked before: %v; %d commits, %v", asked, commits, err)

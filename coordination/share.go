@@ -10,10 +10,22 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// Share is what a host owns, with the state that it needs to begin each item.
+// Known returns the state of an item that need not be read: the host has owned the item without a break. A nil Known knows
+// none.
+type Known func(item int) (state ItemState, known bool)
+
+func (k Known) of(item int) (ItemState, bool) {
+	if k == nil {
+		return ItemState{}, false
+	}
+	return k(item)
+}
+
+// Share is what a host owns.
 type Share struct {
 	Guard ShareGuard
-	Items map[int]ItemState
+	// Items is nil if the share was not read.
+	Items tree.Items
 	// Denied are items of the share that are not in Items, because the registry does not permit to read them.
 	Denied Denials
 	// Pending are items that move to another host when they are completed.
@@ -69,7 +81,7 @@ func (s Share) Edited(before Share) bool {
 	if s.Items == nil || before.Items == nil || s.Java || before.Java || s.division != before.division || s.round != before.round {
 		return false
 	}
-	for i := range before.Items {
+	for _, i := range before.Items {
 		if !s.has(i) {
 			return true
 		}
@@ -84,40 +96,47 @@ func (s Share) Edited(before Share) bool {
 
 // has reports whether an item is of the share.
 func (s Share) has(item int) bool {
-	_, read := s.Items[item]
-	return read || s.Denied[item] != nil
+	return s.Items.Contains(item) || s.Denied[item] != nil
 }
 
-// ReadShare reads what this host owns. known are states that need not be read again: items that the host has
-// owned without a break. read is false, and m.Share unchanged, while the owners are undecided: a Java leader
-// divides the items, or has divided them and is gone, so that a leader of ours will.
+// ReadShare reads what this host owns, and returns the states of the items that are not known. read is false, and m.Share
+// unchanged, while the owners are undecided: a Java leader divides the items, or has divided them and is gone, so that a leader
+// of ours will.
 //
 // If an item of the share stayed only because it ran, and does not run any more, ReadShare asks for another
 // division: the item's host did not know the division yet when it completed the item.
-func (m *Member) ReadShare(ctx context.Context, known map[int]ItemState) (read bool, err error) {
+func (m *Member) ReadShare(ctx context.Context, known Known) (states map[int]ItemState, read bool, err error) {
 	if m.View.Halted() {
-		return false, nil
+		return nil, false, nil
 	}
-	var share Share
+	r := shareReading{view: m.View, known: known}
 	err = m.perform(ctx, "read share", func(ctx context.Context, x *step.Exchange) error {
 		for {
-			done, err := readShare(ctx, x, m.View, known, &share)
+			done, err := r.read(ctx, x)
 			if done || err != nil {
 				return err
 			}
 		}
 	})
-	if err != nil || share.Items == nil {
-		return false, err
+	if err != nil || r.share.Items == nil {
+		return nil, false, err
 	}
-	m.Share = share
-	return true, nil
+	m.Share = r.share
+	return r.states, true, nil
 }
 
-// readShare is one attempt to read the share; done is false if a Java leader
+// shareReading is a ReadShare on its way.
+type shareReading struct {
+	view   View
+	known  Known
+	share  Share
+	states map[int]ItemState // of items that are not known
+}
+
+// read is one attempt to read the share; done is false if a Java leader
 // divided the items meanwhile.
-func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]ItemState, share *Share) (done bool, err error) {
-	l := v.Layout
+func (r *shareReading) read(ctx context.Context, x *step.Exchange) (done bool, err error) {
+	v, l := r.view, r.view.Layout
 	// The division is read last: it is not older than what begins check.
 	n, first, err := readDivided(ctx, x, v, registry.Data(l.AssignmentOf(v.Self.ID)), registry.Data(l.RunsOf(v.Self.ID)), registry.Data(l.Epoch()), registry.Data(l.Assignment()))
 	if err != nil {
@@ -133,8 +152,8 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 	}
 	if byJava(epoch, first) {
 		if v.JavaLed() {
-			a := adoption{view: v, known: known, had: mine, assigned: assigned, division: division, epoch: epoch, first: first}
-			return a.adopt(ctx, x, share)
+			a := adoption{shareReading: r, had: mine, assigned: assigned, division: division, epoch: epoch, first: first}
+			return a.adopt(ctx, x)
 		}
 		if v.OurTerm && !v.Necessary && len(division.Data) > 0 {
 			return true, AskForSharding(ctx, x, v) // an instance node was recreated by an external edit
@@ -155,18 +174,18 @@ func readShare(ctx context.Context, x *step.Exchange, v View, known map[int]Item
 		return none
 	})
 	// The nodes may be of different instants, but the share is not older than the view's division.
-	s := Share{Items: make(map[int]ItemState, len(mine)), Pending: divided.Pending, Counts: divided.Counts, Followed: divided.Followed, division: v.divisionNode.Mzxid, round: v.round,
+	s := Share{Pending: divided.Pending, Counts: divided.Counts, Followed: divided.Followed, division: v.divisionNode.Mzxid, round: v.round,
 		Guard: ShareGuard{Assignment: assigned.Version, Epoch: epoch.Version}}
-	anchored, err := fill(ctx, x, &s, v, mine, known)
+	anchored, err := r.fill(ctx, x, &s, mine)
 	if err != nil {
 		return false, err
 	}
 	for _, i := range divided.Owed() {
-		if state, has := s.Items[i]; has && state.Record.Trigger < divided.Round {
+		if s.Items.Contains(i) && r.state(i).Record.Trigger < divided.Round {
 			s.Owing, s.Round, s.Args = append(s.Owing, i), divided.Round, divided.Args
 		}
 	}
-	*share = s
+	r.share = s
 
 	if v.Necessary || v.Leader == "" {
 		return true, nil
@@ -186,22 +205,31 @@ func (s Share) waitsToMove(mine, running tree.Items) bool {
 	return slices.ContainsFunc(s.Pending, func(i int) bool { return mine.Contains(i) && !running.Contains(i) })
 }
 
-// fill reads the items' states, and the anchor of the guard. anchored is false if the anchor's node is missing.
-func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Items, known map[int]ItemState) (anchored bool, err error) {
-	l := v.Layout
+// state is the state of an item of the share.
+func (r *shareReading) state(item int) ItemState {
+	if state, read := r.states[item]; read {
+		return state
+	}
+	state, _ := r.known.of(item)
+	return state
+}
+
+// fill reads the states of the items mine, which become those of the share, and the anchor of the guard. anchored is false if
+// the anchor's node is missing.
+func (r *shareReading) fill(ctx context.Context, x *step.Exchange, s *Share, mine tree.Items) (anchored bool, err error) {
+	v, l := r.view, r.view.Layout
 	var fresh tree.Items
 	for _, i := range mine {
-		if state, ok := known[i]; ok {
-			s.Items[i] = state
-		} else {
+		if _, known := r.known.of(i); !known {
 			fresh = append(fresh, i)
 		}
 	}
+	r.states = make(map[int]ItemState, len(fresh))
 	var lowest reading
 	if len(mine) > 0 {
 		lowest.add(mine[0], registry.Data(l.ItemInstance(mine[0])))
 	}
-	found, err := readStates(ctx, x, l, fresh, s.Items, &s.Denied, lowest)
+	found, err := readStates(ctx, x, l, fresh, r.states, &s.Denied, lowest)
 	if err != nil {
 		return false, err
 	}
@@ -210,7 +238,10 @@ func fill(ctx context.Context, x *step.Exchange, s *Share, v View, mine tree.Ite
 		return false, err
 	}
 	for i := range s.Denied {
-		delete(s.Items, i)
+		delete(r.states, i)
+	}
+	if s.Items = s.Denied.without(mine); s.Items == nil {
+		s.Items = tree.Items{}
 	}
 	if len(mine) == 0 || anchor.Path == "" {
 		return true, nil

@@ -424,10 +424,11 @@ func (h *simHost) readShare() error {
 		}
 	}
 	former := h.Share
+	var states map[int]co.ItemState
 	read := false
 	err := h.perform(func(ctx context.Context, r registry.Center) (err error) {
 		h.Registry = r
-		read, err = h.ReadShare(ctx, known)
+		states, read, err = h.ReadShare(ctx, knownOf(known))
 		return err
 	})
 	if err != nil || !read { // no host knows now
@@ -436,18 +437,21 @@ func (h *simHost) readShare() error {
 	share, before := h.Share, h.owned()
 	edited := share.Edited(former)
 	for i, it := range h.items {
-		if _, mine := share.Items[i]; !mine {
+		if !share.Items.Contains(i) {
 			it.owned, it.due = false, nil
 			if !it.running {
 				delete(h.items, i)
 			}
 		}
 	}
-	for i, state := range share.Items {
-		it := h.items[i]
+	for _, i := range share.Items {
+		state, it := states[i], h.items[i]
 		if it == nil {
 			it = &simItem{}
 			h.items[i] = it
+		}
+		if it.running {
+			state = it.state
 		}
 		it.quiet = it.quiet && it.owned
 		if !it.owned && h.queues() {

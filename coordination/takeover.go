@@ -142,7 +142,7 @@ func (r *recovery) nextTaking(ctx context.Context, x *step.Exchange, owed tree.R
 			if r.read > 0 && r.full() {
 				break
 			}
-			if r.read == r.reads() {
+			if r.read == readsOfACall {
 				r.out.Next = r.from
 				return taking{}, nil
 			}

@@ -227,13 +227,3 @@ func TestNothingIsReadThatCannotBeTaken(t *testing.T) {
 		}
 	}
 }
-
-// TestCallsOfATakeover: a job with few items is looked at in calls of 4,000, one with a million in some 32 calls.
-func TestCallsOfATakeover(t *testing.T) {
-	t.Parallel()
-	for total, calls := range map[int]int{10_000: 3, 100_000: 25, 1_000_000: 33} {
-		if reads := co.ReadsOf(total) * 500; (total+reads-1)/reads != calls {
-			t.Errorf("%d items are looked at in calls of %d, expected %d calls", total, reads, calls)
-		}
-	}
-}

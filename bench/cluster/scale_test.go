@@ -274,7 +274,8 @@ func (p *peer) look() {
 func (p *peer) readShare() {
 	p.look()
 	p.perform(func(ctx context.Context) error {
-		_, err := p.member.ReadShare(ctx, p.member.Share.Items)
+		share := p.member.Share.Items
+		_, _, err := p.member.ReadShare(ctx, func(item int) (s coordination.ItemState, known bool) { return s, share.Contains(item) })
 		return err
 	})
 }

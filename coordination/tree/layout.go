@@ -107,6 +107,12 @@ func (l Layout) ItemFailovering(i int) string {
 	return l.root + "/sharding/" + itoa(i) + "/failovering"
 }
 
+// IsRunMark reports whether a node of that name below an item's says who runs the item: ItemRunning, ItemFailover or
+// ItemFailovering.
+func IsRunMark(name string) bool {
+	return name == "running" || name == "failover" || name == "failovering"
+}
+
 // Triggers is the parent of all Trigger nodes; its mzxid is the round.
 func (l Layout) Triggers() string { return l.root + "/trigger" }
 

@@ -500,9 +500,11 @@ func appendText(b []byte, s string) []byte {
 // ParseRecord reads a record leniently: an unreadable one, or a run without a host, counts as an item that
 // never ran.
 func ParseRecord(data []byte) Record {
-	var r Record
-	if json.Unmarshal(data, &r) != nil {
-		return Record{}
+	r, written := readRecord(data)
+	if !written {
+		if r = (Record{}); json.Unmarshal(data, &r) != nil {
+			return Record{}
+		}
 	}
 	if !FitsANode(r.Owner) {
 		r.Owner = ""

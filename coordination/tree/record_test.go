@@ -2,6 +2,7 @@ package tree
 
 import (
 	"encoding/json"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
@@ -59,6 +60,53 @@ func TestRecordOwes(t *testing.T) {
 	if data := string(Record{Owner: "a", Instant: 100}.Owes(nil, 50).Data()); strings.Contains(data, "owed") {
 		t.Errorf("a record that owes nothing is %s", data)
 	}
+}
+
+// allOfIt is a record in which every field is set.
+func allOfIt() Record {
+	return Record{Owner: "10.0.0.1@-@a", Instant: -1, Trigger: 2, After: 3, Begun: 4, Ended: 5, Source: "schedule", Outcome: "FAILED", Reason: "no <b>", Failures: 6, Failing: 7, Succeeded: 8,
+		Deaths: 9, Died: "a b", Held: 10, Back: 11, BackTrigger: 12, BackArgs: 13, BackParam: "p", BackAt: 14, BackBare: true, BackFill: true, Again: 15, Owed: "16 17", OwedTo: 18, Runs: 19,
+		Kill: Kill{By: "ann", At: 20, Grace: 21}, Former: Former{Owner: "b", Begun: 22, Ended: 23, Outcome: "OK"}}
+}
+
+// TestRecordIsReadAsWritten: what Data writes is read without encoding/json, but for strings that must be escaped and numbers
+// of more than 18 digits.
+func TestRecordIsReadAsWritten(t *testing.T) {
+	t.Parallel()
+	all := reflect.ValueOf(allOfIt())
+	for n := range all.NumField() {
+		if all.Field(n).IsZero() {
+			t.Errorf("allOfIt does not set %s", all.Type().Field(n).Name)
+		}
+	}
+	for _, r := range []Record{allOfIt(), {}, {Owner: "a", Begun: 1}} {
+		if got, ok := readRecord(r.Data()); !ok || got != r {
+			t.Errorf("%s is read as %+v, %v", r.Data(), got, ok)
+		}
+	}
+	for _, data := range []string{"", "{}", "null", `{"owner":"a","instant":1} `, `{"owner":"a","instant":1`, `{"owner":"a","instant":01}`, `{"owner":"a","instant":1.0}`,
+		`{"owner":"a","instant":-}`, `{"owner":"\u0061","instant":1}`, `{"owner":"ü","instant":1}`, `{"owner":"a","instant":1000000000000000000}`, `{"owner":"a","instant":1,"begun":2,"after":3}`,
+		`{"owner":"a","instant":1,"failures":3000000000}`, `{"owner":"a","instant":1,"else":2}`, `{"owner":"a`} {
+		if got, ok := readRecord([]byte(data)); ok {
+			t.Errorf("%s is read as %+v, and is not as Data writes it", data, got)
+		}
+	}
+}
+
+// FuzzReadRecord: what is read without encoding/json is what that reads.
+func FuzzReadRecord(f *testing.F) {
+	f.Add(allOfIt().Data())
+	f.Add(Record{Owner: "a", Instant: 1, Begun: 2, Source: "trigger"}.Data())
+	f.Fuzz(func(t *testing.T, data []byte) {
+		got, ok := readRecord(data)
+		if !ok {
+			return
+		}
+		var want Record
+		if err := json.Unmarshal(data, &want); err != nil || got != want {
+			t.Errorf("%q is read as %+v, and encoding/json has %+v, %v", data, got, want, err)
+		}
+	})
 }
 
 func FuzzRecord(f *testing.F) {

@@ -9,7 +9,7 @@ import (
 type admission struct {
 	job     *access
 	guest   *jobconfig.Guest
-	items   items
+	items   *items
 	reports itemReports
 	// owe notes that an item has a fire to make up for, parameter is the job parameter of a fire.
 	owe       func(it *item, id tree.Fire)

@@ -305,7 +305,7 @@ type skipped struct {
 
 // unmetOf are fires of the jobs before after which this one does not run and that this host has not found before, if it has items. Of the
 // first ones that it finds, and of items that it is given later, dues.reportUnmet says it.
-func (c *chain) unmetOf(unmet []due.Unmet, first bool, items items) (report []skipped) {
+func (c *chain) unmetOf(unmet []due.Unmet, first bool, items *items) (report []skipped) {
 	c.found = unmet
 	_, held := items.begunUntil()
 	for _, u := range unmet {
@@ -366,7 +366,7 @@ func (c *chain) trigger(now moment, rounds []due.Caused) (report []skipped) {
 
 // settle notes the ends of items of this host that do not run in a fire that others have ended. passed reports whether this host
 // has had a fire.
-func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
+func (c *chain) settle(now moment, items *items, passed func(tree.Fire) bool) {
 	j := c.job
 	if !j.member.Followed() {
 		return
@@ -429,7 +429,7 @@ func (c *chain) unnoted(now moment, it *item, later tree.Fire) []tree.Settled {
 
 // readElsewhere reads the records of items of this host that another one runs, or has run when it was gone: the
 // commit that closes such a run need not be a completion.
-func (c *chain) readElsewhere(now moment, open []tree.End, items items) (map[int]coordination.ItemState, error) {
+func (c *chain) readElsewhere(now moment, open []tree.End, items *items) (map[int]coordination.ItemState, error) {
 	j := c.job
 	var numbers tree.Items
 	for _, e := range open {

@@ -60,7 +60,7 @@ func (rn *runner) commitEnded(now moment) {
 		ended.Fire = e.Run.Fire().ID
 		ended.Root = rn.chain.rootOf(now, ended.Fire)
 		ended.Permit = rn.limits.permitOf(n)
-		switch it := rn.items[n]; {
+		switch it := rn.items.get(n); {
 		case it == nil:
 		case !it.owned:
 			c.Wake = true
@@ -127,7 +127,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	f := e.Run.Fire()
 	f.Open--
 	rn.live--
-	it := rn.items[n]
+	it := rn.items.get(n)
 	rn.reportEnd(n, e, state, took, closed, beside)
 	if took && e.HandedBack() && it != nil && rn.beyond(it) { // no host will get it
 		rn.reports.skip(it, f.ID, event.SkipDisabled, reason.New(reason.FewerItems, rn.counts().Total))
@@ -167,7 +167,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 		rn.dues.owe(it, f.ID) // handed back, and the host stays after all
 	}
 	if !it.owned {
-		delete(rn.items, n)
+		rn.items.remove(n)
 	}
 }
 
@@ -335,7 +335,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 	}
 	hard = !now.Before(rn.exit.until)
 	if !now.Before(rn.exit.until.Add(-run.SoftGrace(limit))) {
-		for _, it := range rn.items {
+		for _, it := range rn.items.of {
 			if it.run != nil {
 				it.run.Cancel(abi.CancelStop)
 			}
@@ -348,7 +348,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 		rn.guests.stop(errDrainOver)
 	}
 	refused := hard && rn.rests(now)
-	for _, it := range rn.items {
+	for _, it := range rn.items.of {
 		e, ended := rn.ends.of[it.number]
 		settled := ended && (e.Unfinished || refused || (hard && rn.denials.waits(now, it.number)))
 		if it.run != nil && !settled {
@@ -367,7 +367,7 @@ func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 			Cause: event.SkipUnfinished}.Why(reason.New(reason.Unfinished, why)))
 		delete(rn.ends.of, n)
 		rn.live--
-		if it := rn.items[n]; it != nil {
+		if it := rn.items.get(n); it != nil {
 			it.run = nil
 		}
 	}
@@ -375,7 +375,7 @@ func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 
 // windDown hands back what has not begun, and asks streaming loops to end.
 func (rn *runner) windDown() {
-	for _, it := range rn.items {
+	for _, it := range rn.items.of {
 		if it.run != nil {
 			it.run.Yield()
 		}

@@ -176,7 +176,7 @@ func (set *itemSet) deny(it *item, id tree.Fire) {
 // records show that when they can be read again.
 func (set *itemSet) skipUnread(id tree.Fire) {
 	for _, n := range slices.Sorted(maps.Keys(set.member.Share.Denied)) {
-		if set.items[n] == nil {
+		if set.items.of[n] == nil {
 			set.deny(&item{number: n}, id)
 		}
 	}
@@ -214,7 +214,7 @@ func (set *itemSet) mayRead(now moment) bool {
 // noteUnread notes what of the share cannot be read, in place of what could not before.
 func (set *itemSet) noteUnread(now moment, before, after coordination.Share) {
 	for n := range before.Denied {
-		if after.Denied[n] == nil && set.items[n] == nil {
+		if after.Denied[n] == nil && set.items.of[n] == nil {
 			set.denials.end(n)
 		}
 	}

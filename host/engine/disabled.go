@@ -74,7 +74,7 @@ const (
 func (j *job) watchMarks(now moment) {
 	m := &j.watch.marks
 	var disabled tree.Items
-	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
+	for _, it := range j.items.sortedActive(func(it *item) bool { return it.owned && it.state.Disabled && !j.denials.waits(now, it.number) }) {
 		disabled = append(disabled, it.number)
 	}
 	if len(disabled) == 0 {
@@ -82,7 +82,7 @@ func (j *job) watchMarks(now moment) {
 		return
 	}
 	turn := m.items == nil || (!m.turnAt.IsZero() && !now.Before(m.turnAt))
-	unwatched := func(n int) bool { return !j.items[n].switched.watched }
+	unwatched := func(n int) bool { return !j.items.of[n].switched.watched }
 	if j.rests(now) || (!turn && (!m.turnAt.IsZero() || !slices.ContainsFunc(disabled, unwatched))) {
 		return
 	}
@@ -108,7 +108,7 @@ func (j *job) watchMarks(now moment) {
 	}
 	m.items, m.turnAt = next, turnAt
 	for _, n := range next {
-		j.items[n].switched.watched = true
+		j.items.get(n).switched.watched = true
 		j.denials.endUnread(n)
 	}
 }
@@ -123,7 +123,7 @@ func (j *job) seeMarks(now moment, s registry.Snapshot) {
 	s = s.Raise(j.term.registry.Base())
 	var enabled []int
 	for _, n := range j.watch.marks.items {
-		it := j.items[n]
+		it := j.items.get(n)
 		if it == nil || !it.owned || !it.state.Disabled {
 			continue
 		}
@@ -143,7 +143,7 @@ func (j *job) seeMarks(now moment, s registry.Snapshot) {
 // of what came due meanwhile.
 func (set *itemSet) itemsEnabled(now moment, items []int) {
 	for _, n := range items {
-		it := set.items[n]
+		it := set.items.get(n)
 		set.outside.Enabled(n)
 		it.state.Disabled, it.state.Said = false, tree.Word{}
 		it.switched.seen = now.wall
@@ -174,7 +174,7 @@ func (j *job) enabled(now moment) {
 		since = until // it was over by itself
 	}
 	j.calendar.NotBefore = latest(since, j.calendar.NotBefore)
-	for _, it := range j.items.sorted(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
+	for _, it := range j.items.sortedActive(func(it *item) bool { return it.run == nil && it.Due != nil && it.Due.Trigger == 0 }) {
 		j.dues.dropWaiting(it, it.WaitingBefore(since), event.SkipDisabled, reason.New(reason.ServerWasDisabled))
 	}
 	j.pause.forget()
@@ -204,7 +204,7 @@ func (j *job) endPauses(now moment) {
 	if !j.knowsShare() {
 		return
 	}
-	for _, it := range j.items.sorted(func(it *item) bool {
+	for _, it := range j.items.sortedActive(func(it *item) bool {
 		return it.owned && it.state.Disabled && it.state.Said.Over(at.UnixMilli()) && !j.denials.waits(now, it.number)
 	}) {
 		var word tree.Word
@@ -291,8 +291,8 @@ func (p *pause) wakes(now moment) time.Time {
 
 // enabledAt is when the first item that is disabled for a time is enabled, by Go's own clock; zero if none is. clock is now by
 // the registry's clock.
-func (s items) enabledAt(now moment, clock time.Time) (at time.Time) {
-	for _, it := range s {
+func (s *items) enabledAt(now moment, clock time.Time) (at time.Time) {
+	for it := range s.allActive() {
 		if it.owned && it.state.Disabled && it.state.Said.Until != 0 {
 			at = soonest(at, now.Add(time.UnixMilli(it.state.Said.Until).Sub(clock)))
 		}

@@ -17,7 +17,7 @@ import (
 // drops them, as the job's policies say (policy.go). It begins nothing.
 type dues struct {
 	job      *access
-	items    items
+	items    *items
 	calendar *due.Calendar
 	reports  itemReports
 	guest    *jobconfig.Guest
@@ -70,7 +70,7 @@ func (d *dues) makeUp(now moment, gained []int) {
 	var missed tree.Items
 	came := make(map[int64]bool) // items mostly were begun last at the same instant
 	for _, n := range gained {
-		it := d.items[n]
+		it := d.items.get(n)
 		if it == nil || it.state.Record.Instant == 0 {
 			continue
 		}
@@ -180,7 +180,7 @@ func (d *dues) makeUpPassed(now moment) {
 	}
 	d.passed = false
 	var passed []int
-	for n, it := range d.items {
+	for n, it := range d.items.of {
 		switch {
 		case it.passed && d.job.beyond(it):
 			d.passed = true
@@ -224,7 +224,7 @@ func (d *dues) readEnabled(items tree.Items) error {
 		return err
 	}
 	for _, n := range items {
-		s := &d.items[n].switched
+		s := &d.items.get(n).switched
 		own := time.UnixMilli(of[n])
 		switch {
 		case !s.ended.IsZero():

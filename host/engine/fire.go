@@ -52,7 +52,7 @@ func (rn *runner) tick(now moment) {
 		rn.reportSkip(skip)
 		skip = nil
 	}
-	if rn.member.View.JavaLed() && !rn.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(rn.items)), func(it *item) bool { return it.owned }) {
+	if rn.member.View.JavaLed() && !rn.member.View.Halted() && !slices.ContainsFunc(slices.Collect(maps.Values(rn.items.of)), func(it *item) bool { return it.owned }) {
 		// A Java leader may have divided between two snapshots, and a begin
 		// that would find out does not come.
 		rn.member.Share = coordination.Share{}
@@ -178,7 +178,7 @@ func (rn *runner) followUp(now moment) {
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
 	permitted, paced := rn.limits.mayBegin(), rn.rates.mayBegin(now)
-	for _, it := range rn.items.sorted(func(it *item) bool {
+	for _, it := range rn.items.sortedActive(func(it *item) bool {
 		return it.owned && it.run == nil && it.Next() != nil && !it.held && permitted(it) && paced(it) && !rn.denials.waits(now, it.number)
 	}) {
 		if id := it.Next(); tried[it.number] != id.ID() && !rn.dues.moves(now, it) {
@@ -274,7 +274,7 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 		}
 	}
 	for n, state := range out.Items {
-		rn.items[n].quietAt = now.Time
+		rn.items.get(n).quietAt = now.Time
 		rn.denials.end(n)
 		rn.lost(n, states[n].Record)
 		rn.reports.repaired(n, id, states[n].Record, state.Record)
@@ -355,8 +355,8 @@ func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claim
 	}
 	for id, states := range byFire {
 		for n := range states {
-			if rn.items[n] == nil {
-				rn.items[n] = &item{number: n}
+			if rn.items.of[n] == nil {
+				rn.items.put(&item{number: n})
 			}
 		}
 		id.Source = string(abi.SourceFailover)
@@ -395,7 +395,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	}
 	f := run.New(rn.known, begun, states, before)
 	for _, e := range f.Runs {
-		it := rn.items[e.Item]
+		it := rn.items.get(e.Item)
 		it.Answered(id) // what else is due comes when this has ended
 		it.Began(id)
 		it.state, it.run = states[e.Item], e
@@ -430,13 +430,7 @@ func (rn *runner) readShare(now moment) {
 		rn.rereadShare(now)
 		return
 	}
-	known := make(map[int]coordination.ItemState)
-	for n, it := range rn.items {
-		if it.owned || it.run != nil {
-			known[n] = it.state
-		}
-	}
-	rn.takeShare(now, known)
+	rn.takeShare(now, rn.items.known(func(it *item) bool { return it.owned || it.run != nil }))
 }
 
 // rereadShare reads every item that does not run here again. If that goes on and on,
@@ -450,20 +444,14 @@ func (rn *runner) rereadShare(now moment) {
 			return
 		}
 	}
-	known := make(map[int]coordination.ItemState)
-	for n, it := range rn.items {
-		if it.run != nil {
-			known[n] = it.state
-		}
-	}
-	rn.takeShare(now, known)
+	rn.takeShare(now, rn.items.known(func(it *item) bool { return it.run != nil }))
 }
 
 // takeShare reads the share, and draws the conclusions: items come and go, and what
 // was due for those that have come is found.
-func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
+func (rn *runner) takeShare(now moment, known coordination.Known) {
 	former := rn.member.Share
-	read, err := rn.member.ReadShare(rn.work, known)
+	states, read, err := rn.member.ReadShare(rn.work, known)
 	if err != nil {
 		rn.failed(now, "reading the share", err)
 		return
@@ -474,10 +462,10 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 	share := rn.member.Share
 	rn.trigger.loses(share)
 	gone := rn.letGo(share)
-	gained := rn.gain(share)
+	gained := rn.gain(share, states)
 	rn.noteUnread(now, former, share)
 	for _, n := range share.Pending {
-		if it := rn.items[n]; it != nil && it.run != nil {
+		if it := rn.items.of[n]; it != nil && it.run != nil {
 			it.run.Move()
 		}
 	}
@@ -487,12 +475,12 @@ func (rn *runner) takeShare(now moment, known map[int]coordination.ItemState) {
 		}
 	}
 	if again := len(former.Denied) > 0 && len(gained) == 0 && gone == 0; !again && (len(share.Items) > 0 || gone > 0) {
-		rn.Emit(event.Event{Kind: event.Assigned, Items: slices.Sorted(maps.Keys(share.Items))})
+		rn.Emit(event.Event{Kind: event.Assigned, Items: share.Items})
 	}
 	if len(rn.chain.found) > 0 {
 		var items []*item
 		for _, n := range gained {
-			items = append(items, rn.items[n])
+			items = append(items, rn.items.get(n))
 		}
 		rn.dues.reportUnmet(items, rn.chain.found)
 	}
@@ -509,13 +497,13 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 	for _, n := range gained {
 		if share.Foreign.Contains(n) {
-			rn.dues.notOwed(rn.items[n], before)
+			rn.dues.notOwed(rn.items.get(n), before)
 		}
 	}
-	news := slices.Concat(gained, handedBack(rn.items, share, gained))
+	news := slices.Concat(gained, handedBack(rn.items.of, share, gained))
 	rn.unpark(now, news)
 	for _, n := range news {
-		it := rn.items[n]
+		it := rn.items.get(n)
 		if round, args := it.state.Record.HandedBackTrigger(); round != 0 {
 			rn.dues.owesRound(now, it, round, args)
 		}
@@ -524,7 +512,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 		return // this host's own trigger is for them as well
 	}
 	for _, n := range share.Owing {
-		if it := rn.items[n]; it != nil && it.owned {
+		if it := rn.items.get(n); it != nil && it.owned {
 			rn.dues.owesRound(now, it, share.Round, share.Args)
 		}
 	}

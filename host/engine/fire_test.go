@@ -63,11 +63,11 @@ func TestInstantsBeforeTheItemsAreNotReported(t *testing.T) {
 		"parked, and nothing is owned": {nil, 1, nil},
 	} {
 		j, events := javaJob(t, nil)
-		j.items = make(map[int]*item)
+		*j.items = *newItems()
 		for n, begun := range tc.records {
 			it := &item{number: n, owned: true}
 			it.state.Record.Instant = second(begun).UnixMilli()
-			j.items[n] = it
+			j.items.put(it)
 		}
 		j.calendar.Schedule = everySecond
 		j.calendar.Next = second(1)
@@ -130,13 +130,13 @@ func TestParkedInstantWhenTheShareChanges(t *testing.T) {
 	division := registry.Data(l.Assignment())
 	j.member.Observe(registry.Snapshot{division: {Query: division, Exists: true, Data: []byte(`{"total":1}`)}})
 	j.module.exec = struct{ abi.Executor }{}
-	j.items = make(map[int]*item)
+	*j.items = *newItems()
 	j.work = context.Background()
 	now := time.Now()
 	j.calendar.Parked = now
 	j.takeShare(moment{now, now}, nil)
 	j.readShare(moment{now, now}) // the next pass of the loop
-	if len(j.items) > 0 || len(j.member.Share.Items) > 0 {
-		t.Errorf("the host has items %v, its share %v; expected none", j.items, j.member.Share.Items)
+	if len(j.items.of) > 0 || len(j.member.Share.Items) > 0 {
+		t.Errorf("the host has items %v, its share %v; expected none", j.items.of, j.member.Share.Items)
 	}
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 	"time"
 
@@ -21,7 +22,7 @@ import (
 type itemSet struct {
 	place
 	reports   itemReports
-	items     items
+	items     *items
 	live      int // items with a run
 	fires     map[*run.Fire]bool
 	ends      ends
@@ -37,6 +38,7 @@ type itemSet struct {
 type item struct {
 	number int
 	owned  bool // in this host's share
+	active bool // in items.active
 	state  coordination.ItemState
 	run    *run.Execution // nil while it does not run here
 	due.Owed
@@ -72,13 +74,71 @@ type item struct {
 	lastOutside map[string]abi.OutsideCount
 }
 
-// items are the sharding items that a host knows, by number.
-type items map[int]*item
+// items are the sharding items that a host knows, by number. It may know a million of them. Most have nothing to do at most times,
+// and what the loop does in each pass concerns only those that are active: an item is active from when it is looked up, by get or
+// sorted, until the end of a pass that leaves it with nothing to do.
+type items struct {
+	of     map[int]*item // only to be read; an item that is changed is looked up
+	active []*item       // in no order; those that were removed may still be there
+}
 
-// sorted are the items for which keep is true, by number.
-func (s items) sorted(keep func(*item) bool) []*item {
+func newItems() *items { return &items{of: make(map[int]*item)} }
+
+// put adds an item.
+func (s *items) put(it *item) {
+	s.of[it.number] = it
+	s.activate(it)
+}
+
+// remove removes an item.
+func (s *items) remove(n int) { delete(s.of, n) }
+
+// get returns an item; nil if the host does not know it.
+func (s *items) get(n int) *item {
+	it := s.of[n]
+	if it != nil {
+		s.activate(it)
+	}
+	return it
+}
+
+func (s *items) activate(it *item) {
+	if !it.active {
+		it.active = true
+		s.active = append(s.active, it)
+	}
+}
+
+// rest ends a pass of the loop: items with nothing to do are not active any more.
+func (s *items) rest() {
+	s.active = slices.DeleteFunc(s.active, func(it *item) bool {
+		it.active = s.of[it.number] == it && it.busy()
+		return !it.active
+	})
+}
+
+// busy reports whether the loop has something to do for the item in each pass. An item that only runs is not busy.
+func (it *item) busy() bool {
+	return it.Next() != nil || it.held || it.asks || it.waits != "" || it.paced != "" || it.state.Disabled || it.state.Record.Again != 0 || it.state.Record.Kill.Asked()
+}
+
+// sorted returns the items for which keep is true, by number.
+func (s *items) sorted(keep func(*item) bool) []*item {
 	var list []*item
-	for _, it := range s {
+	for _, it := range s.of {
+		if keep(it) {
+			list = append(list, it)
+			s.activate(it)
+		}
+	}
+	slices.SortFunc(list, func(a, b *item) int { return a.number - b.number })
+	return list
+}
+
+// sortedActive returns the active items for which keep is true, by number. keep is false for items that are not busy.
+func (s *items) sortedActive(keep func(*item) bool) []*item {
+	var list []*item
+	for it := range s.allActive() {
 		if keep(it) {
 			list = append(list, it)
 		}
@@ -87,12 +147,23 @@ func (s items) sorted(keep func(*item) bool) []*item {
 	return list
 }
 
+// allActive yields the active items, in no order.
+func (s *items) allActive() iter.Seq[*item] {
+	return func(yield func(*item) bool) {
+		for _, it := range s.active {
+			if s.of[it.number] == it && !yield(it) {
+				return
+			}
+		}
+	}
+}
+
 // begunUntil is the earliest instant that an item of this host was begun for last,
 // or after which it was first divided: of what came due up to it, this host owes
 // nothing. What came due before it was given an item, it makes up for when it is;
 // held is whether it has one.
-func (s items) begunUntil() (earliest time.Time, held bool) {
-	for _, it := range s {
+func (s *items) begunUntil() (earliest time.Time, held bool) {
+	for _, it := range s.of {
 		if !it.owned {
 			continue
 		}
@@ -104,7 +175,7 @@ func (s items) begunUntil() (earliest time.Time, held bool) {
 }
 
 // logDrain says which items the host waits for before it ends.
-func (s items) logDrain(log *zap.Logger) {
+func (s *items) logDrain(log *zap.Logger) {
 	var items tree.Items
 	for _, it := range s.sorted(func(it *item) bool { return it.run != nil }) {
 		items = append(items, it.number)
@@ -115,15 +186,15 @@ func (s items) logDrain(log *zap.Logger) {
 }
 
 // runs reports whether the item runs here.
-func (s items) runs(item int) bool {
-	it := s[item]
+func (s *items) runs(item int) bool {
+	it := s.of[item]
 	return it != nil && it.run != nil
 }
 
 // pacedUnder are the items that wait under a key, by their turn.
-func (s items) pacedUnder(key string) []*item {
+func (s *items) pacedUnder(key string) []*item {
 	var list []*item
-	for _, it := range s {
+	for it := range s.allActive() {
 		if it.paced == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
 			list = append(list, it)
 		}
@@ -133,9 +204,9 @@ func (s items) pacedUnder(key string) []*item {
 }
 
 // waitsUnder are the items that wait for a permit of a key, by their turn.
-func (s items) waitsUnder(key string) []*item {
+func (s *items) waitsUnder(key string) []*item {
 	var list []*item
-	for _, it := range s {
+	for it := range s.allActive() {
 		if it.waits == key && it.owned && it.run == nil && (it.asks || it.Next() != nil) {
 			list = append(list, it)
 		}
@@ -216,8 +287,8 @@ func (set *itemSet) park(at time.Time) {
 // letGo forgets the items that are not in the share any more; what runs goes on. It
 // returns how many this host has lost.
 func (set *itemSet) letGo(share coordination.Share) (lost int) {
-	for n, it := range set.items {
-		if _, mine := share.Items[n]; mine {
+	for n, it := range set.items.of {
+		if share.Items.Contains(n) {
 			continue
 		}
 		if it.owned {
@@ -231,23 +302,35 @@ func (set *itemSet) letGo(share coordination.Share) (lost int) {
 		it.Drop()
 		if it.run == nil {
 			set.denials.end(n)
-			delete(set.items, n)
+			set.items.remove(n)
 		}
 	}
 	return lost
 }
 
-// gain takes over the states of the share's items, and returns those that this host
+// known says which of the items need not be read: those for which keep is true.
+func (s *items) known(keep func(*item) bool) coordination.Known {
+	return func(n int) (state coordination.ItemState, known bool) {
+		if it := s.of[n]; it != nil && keep(it) {
+			return it.state, true
+		}
+		return state, false
+	}
+}
+
+// gain takes over the states that were read of the share's items, and returns the items that this host
 // did not own before.
-func (set *itemSet) gain(share coordination.Share) (gained []int) {
-	for n, state := range share.Items {
-		it := set.items[n]
+func (set *itemSet) gain(share coordination.Share, states map[int]coordination.ItemState) (gained []int) {
+	for _, n := range share.Items {
+		it := set.items.get(n)
 		if it == nil {
 			it = &item{number: n}
-			set.items[n] = it
+			set.items.put(it)
 		}
 		if it.run == nil {
-			set.reread(it, state)
+			if state, read := states[n]; read {
+				set.reread(it, state)
+			}
 			set.denials.endUnread(n)
 		}
 		if !it.owned {
@@ -297,7 +380,7 @@ func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
 	set.log.Error("item held back", zap.Int("item", n), zap.Stringer("reason", why))
 	set.Emit(event.Event{Kind: event.ItemHeld, Item: &n, Instant: id.Time(), Trigger: id.Trigger, Source: abi.Source(id.Source),
 		RunID: tree.RunID(set.name, id, n), Other: dead, Outcome: tree.OutcomeHeld, Cause: event.SkipHeld}.Why(why))
-	if it := set.items[n]; it != nil && it.run == nil {
+	if it := set.items.get(n); it != nil && it.run == nil {
 		it.state.Record, it.state.RecordVersion = r, -2 // the next begin reads it
 	}
 }
@@ -357,7 +440,7 @@ func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 
 // goesOn reports whether a run has not ended.
 func (set *itemSet) goesOn(e *run.Execution) bool {
-	it := set.items[e.Item]
+	it := set.items.of[e.Item]
 	if it == nil || it.run != e {
 		return false
 	}
@@ -381,12 +464,12 @@ func (set *itemSet) queuedSince() (since time.Time) {
 
 // newestFire is the job's last fire here, or before this host began what the
 // records of its items know of it.
-func (s items) newestFire(last *FireStatus) *FireStatus {
+func (s *items) newestFire(last *FireStatus) *FireStatus {
 	if last != nil {
 		return last
 	}
 	records := make(map[int]tree.Record)
-	for n, it := range s {
+	for n, it := range s.of {
 		records[n] = it.state.Record
 	}
 	f, ok := inspect.NewestFire(records)

@@ -118,7 +118,7 @@ func (j *job) watchExtra(now moment) {
 		line.overdue(j, now)
 	}
 	var held tree.Items
-	for _, it := range j.items.sorted(func(it *item) bool {
+	for _, it := range j.items.sortedActive(func(it *item) bool {
 		return it.held && it.Next() != nil && j.member.View.Mixed() && !j.denials.waits(now, it.number)
 	}) {
 		held = tree.Items{it.number}
@@ -164,10 +164,10 @@ func (j *job) seeExtra(now moment, s registry.Snapshot) {
 			}
 		}
 	}
-	for _, it := range j.items {
+	for it := range j.items.allActive() {
 		marks := coordination.ItemMarks(j.member.Layout, it.number)
 		if _, watched := s[marks[0]]; it.held && watched && !slices.ContainsFunc(marks, func(q registry.Query) bool { return s[q].Exists }) {
-			for _, other := range j.items {
+			for other := range j.items.allActive() {
 				other.held = false
 			}
 			break

@@ -183,7 +183,8 @@ func TestAHostGoesAheadOfWhoeverKeepsItWaitingInALatch(t *testing.T) {
 func TestWhatTheExtraWatchShows(t *testing.T) {
 	j, _ := javaJob(t, nil)
 	j.takers.Behind, j.election.Behind = "/takers/1", "/election/1"
-	j.items[0], j.items[1] = &item{number: 0, held: true}, &item{number: 1, held: true}
+	j.items.put(&item{number: 0, held: true})
+	j.items.put(&item{number: 1, held: true})
 	marks := coordination.ItemMarks(j.member.Layout, 0)
 	takers := registry.Data("/takers/1")
 
@@ -193,8 +194,8 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 	}
 	s[marks[1]] = registry.Node{Exists: true}
 	j.seeExtra(at(0), s)
-	if j.takers.Behind == "" || j.election.Behind == "" || !j.items[0].held || !j.items[1].held || !j.recovery.at.IsZero() {
-		t.Errorf("nothing has gone, and: %+v %+v %+v %+v", j.takers, j.election, j.items[0], j.items[1])
+	if j.takers.Behind == "" || j.election.Behind == "" || !j.items.get(0).held || !j.items.get(1).held || !j.recovery.at.IsZero() {
+		t.Errorf("nothing has gone, and: %+v %+v %+v %+v", j.takers, j.election, j.items.get(0), j.items.get(1))
 	}
 	if !j.pace.looked {
 		t.Error("it does not look again")
@@ -207,17 +208,17 @@ func TestWhatTheExtraWatchShows(t *testing.T) {
 	}
 	s[marks[1]] = registry.Node{}
 	j.seeExtra(at(time.Second), s)
-	if j.items[0].held || j.items[1].held {
+	if j.items.get(0).held || j.items.get(1).held {
 		t.Error("the marks of an item are gone, and items are still held")
 	}
 
 	// Another item's marks say nothing of one that is not watched.
-	j.items[1].held = true
+	j.items.get(1).held = true
 	for _, q := range marks {
 		delete(s, q)
 	}
 	j.seeExtra(at(time.Second), s)
-	if !j.items[1].held {
+	if !j.items.get(1).held {
 		t.Error("an item whose marks are not watched is held no more")
 	}
 }
@@ -251,8 +252,8 @@ func TestTheExtraWatchFollowsWhatStandsInTheWay(t *testing.T) {
 			t.Error("the watch was made anew, and nothing had changed")
 		}
 		// A held item is waited for as long as Java hosts are there.
-		j.items[4] = &item{number: 4, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
-		j.items[7] = &item{number: 7, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
+		j.items.put(&item{number: 4, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}})
+		j.items.put(&item{number: 7, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}})
 		j.watchExtra(now)
 		if len(j.watch.extraFor) != 4 || j.watch.extraFor[1] != coordination.ItemMarks(j.member.Layout, 4)[0] {
 			t.Errorf("it watches %v, want the latch and the marks of item 4", j.watch.extraFor)

@@ -128,7 +128,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	j.turn = t.host.turns.Worker(wanted.Group)
 	j.member = coordination.Member{Layout: tree.NewLayout(t.host.cfg.Namespace, name), Self: self}
 	j.wanted, j.cron.zone = wanted, time.Local
-	j.items, j.fires, j.ends.of = make(map[int]*item), make(map[*run.Fire]bool), make(map[int]run.Ended)
+	j.items, j.fires, j.ends.of = newItems(), make(map[*run.Fire]bool), make(map[int]run.Ended)
 	cfg := &t.host.cfg
 	share := cfg.Ceilings.Of(name, ceiling.Share).Slots(cfg.MaxConcurrency)
 	j.identity.Store(&self.ID)
@@ -260,6 +260,7 @@ func (j *job) run(work context.Context) {
 		j.ongoing.watch(now)
 		j.answer()
 		j.expect(now)
+		j.items.rest()
 		wakeAt = now.Add(j.timers.sleep(now, !j.exit.leaves() && j.exit.left.IsZero() && j.joined && j.seen))
 		alarm.set(wakeAt)
 	}
@@ -304,7 +305,7 @@ func (j *job) end() {
 	if cause == nil {
 		cause = errDrainOver
 	}
-	for _, it := range j.items {
+	for _, it := range j.items.of {
 		if it.run != nil && errors.Is(cause, errSessionLost) {
 			it.run.Cancel(abi.CancelLost)
 		}
@@ -482,7 +483,7 @@ func (j *job) recordOutside(now moment) {
 // expect reports the next fire here, until shortly before which the module may leave memory.
 func (j *job) expect(now moment) {
 	var next, instant time.Time
-	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items) > 0 {
+	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items.of) > 0 {
 		instant = j.calendar.DueAt()
 		next = now.Add(instant.Sub(now.wall))
 	}

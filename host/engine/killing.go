@@ -16,7 +16,7 @@ import (
 // run; the transactions are of the job's node of kills, 0 if it is not there.
 type killing struct {
 	job     *access
-	items   items
+	items   *items
 	fires   map[*run.Fire]bool
 	ends    *ends
 	denials *denials
@@ -46,7 +46,7 @@ func (k *killing) read(now moment) {
 	}
 	states := make(map[int]coordination.ItemState)
 	all := true
-	for _, it := range k.items {
+	for _, it := range k.items.of {
 		if waits := k.denials.waits(now, it.number); it.run != nil && !waits {
 			states[it.number] = it.state
 		} else if waits {
@@ -70,7 +70,7 @@ func (k *killing) read(now moment) {
 		k.looked = k.seen
 	}
 	for n, state := range killed {
-		k.items[n].state.Record.Kill = state.Record.Kill
+		k.items.get(n).state.Record.Kill = state.Record.Kill
 	}
 }
 
@@ -80,7 +80,7 @@ func (k *killing) end(now moment) {
 	k.noteListeners(now)
 	k.read(now)
 	k.endListeners(now)
-	for _, it := range k.items.sorted(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
+	for _, it := range k.items.sortedActive(func(it *item) bool { return it.run != nil && it.state.Record.Kill.Asked() }) {
 		kill := it.state.Record.Kill
 		grace := time.Duration(kill.Grace) * time.Millisecond
 		first, unclaimed := it.run.Abort(kill.Reason(), now.Add(grace))

@@ -23,8 +23,8 @@ func (it *item) postpones(at int64) bool {
 
 // postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits. at is now by the registry's
 // clock, in milliseconds.
-func (s items) postponedUntil(now moment, at int64) (first time.Time) {
-	for _, it := range s {
+func (s *items) postponedUntil(now moment, at int64) (first time.Time) {
+	for it := range s.allActive() {
 		if it.state.Record.Again != 0 && it.postpones(at) {
 			first = soonest(first, now.Add(time.Duration(it.state.Record.Again-at)*time.Millisecond))
 		}
@@ -33,9 +33,9 @@ func (s items) postponedUntil(now moment, at int64) (first time.Time) {
 }
 
 // waitsForLater says in words until when the job's items wait because their guests asked for it.
-func (s items) waitsForLater(at int64) (forWhat, then string) {
+func (s *items) waitsForLater(at int64) (forWhat, then string) {
 	first := int64(0)
-	for _, it := range s {
+	for it := range s.allActive() {
 		if it.postpones(at) && (first == 0 || it.state.Record.Again < first) {
 			first = it.state.Record.Again
 		}

@@ -98,7 +98,7 @@ func (l *limits) changed() {
 	for _, ln := range l.lines {
 		ln.stale = true
 	}
-	for _, it := range l.items {
+	for it := range l.items.allActive() {
 		it.waits = ""
 	}
 }
@@ -382,13 +382,13 @@ func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	}
 	unsure := l.job.member.Unknown || (!leaves && (l.job.rests(now) || l.job.stale.reread))
 	for n := range l.held {
-		if it := l.items[n]; !l.items.runs(n) && !unsure && (it == nil || it.paced == "" || !l.stillWaits(now, it)) { // nothing has begun with it, or is about to
+		if it := l.items.of[n]; !l.items.runs(n) && !unsure && (it == nil || it.paced == "" || !l.stillWaits(now, it)) { // nothing has begun with it, or is about to
 			l.drop(n)
 		}
 	}
 	ended, others := false, false
 	waiting := make(map[string]int)
-	for _, it := range l.items {
+	for it := range l.items.allActive() {
 		if it.waits == "" {
 			continue
 		}

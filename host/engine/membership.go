@@ -135,7 +135,7 @@ func (j *job) see(s registry.Snapshot) {
 	// One that waited in the channel while the step was taken does not show it.
 	j.pace.looked, j.seen = j.pace.looked || newest >= j.pace.waitsFor, true
 	j.seeJava(j.host.now(), before)
-	for _, it := range j.items {
+	for it := range j.items.allActive() {
 		it.held = false
 	}
 	v := j.member.View
@@ -335,9 +335,9 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	j.trigger.drop(event.SkipDisabled, why)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(why))
 	j.changed = false // a definition is applied when the host comes back
-	for n, it := range j.items {
+	for n, it := range j.items.of {
 		if it.run == nil {
-			delete(j.items, n)
+			j.items.remove(n)
 		} else {
 			it.owned = false
 			it.Drop()
@@ -487,7 +487,7 @@ func (j *job) coordinate(now moment) {
 		j.enabled(now)
 	}
 	if !j.member.View.Enabled && j.wasEnabled { // as in ElasticJob, where the resharding ends the loop
-		for _, it := range j.items {
+		for _, it := range j.items.of {
 			if it.run != nil {
 				it.run.Move()
 			}
@@ -573,7 +573,7 @@ func (j *job) decline(now moment) {
 	beyond := reason.New(reason.BeyondCeilings)
 	j.handOver(beyond)
 	j.unwatchAll()
-	clear(j.items)
+	clear(j.items.of)
 	j.Emit(event.Event{Kind: event.JobRemoved}.Why(beyond))
 	j.rejoin(now)
 	j.refuse(now, why)

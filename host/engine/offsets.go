@@ -11,7 +11,7 @@ import (
 // offsets are those that guests stage while they run, and that the loop writes.
 type offsets struct {
 	job     *access
-	items   items
+	items   *items
 	denials *denials
 	at      time.Time // when to save what is staged; zero: nothing is
 }
@@ -40,7 +40,7 @@ func (o *offsets) flush(now moment) {
 
 	saves := make(map[int]coordination.Ended)
 	var saving []*run.Execution
-	for n, it := range o.items {
+	for n, it := range o.items.of {
 		if it.run == nil {
 			continue
 		}

@@ -44,7 +44,7 @@ type rates struct {
 
 // changed has the items that wait looked at again: the job may be under another rate now.
 func (r *rates) changed() {
-	for _, it := range r.items {
+	for it := range r.items.allActive() {
 		it.unpace()
 	}
 }
@@ -198,7 +198,7 @@ func (r *rates) mayBegin(now moment) func(*item) bool {
 	}
 	may := make(map[int]bool)
 	tried := make(map[string]bool)
-	for _, it := range r.items {
+	for it := range r.items.allActive() {
 		if it.paced == "" || tried[it.paced] {
 			continue
 		}
@@ -223,7 +223,7 @@ func (r *rates) returnPlaces(now moment, leaves bool) {
 		return
 	}
 	waiting := make(map[string]int)
-	for _, it := range r.items {
+	for it := range r.items.allActive() {
 		if it.paced == "" {
 			continue
 		}
@@ -265,7 +265,7 @@ func (r *rates) returnPlaces(now moment, leaves bool) {
 // waitsFor says in words under which rates the job waits here.
 func (r *rates) waitsFor(now moment) (forWhat, then string) {
 	waiting := make(map[string]int)
-	for _, it := range r.items {
+	for it := range r.items.allActive() {
 		if it.paced != "" {
 			waiting[it.paced]++
 		}

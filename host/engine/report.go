@@ -75,7 +75,7 @@ func (j *job) readDisabled() {
 	var held tree.Items
 	var enabled []int
 	for _, n := range items {
-		it := j.items[n]
+		it := j.items.get(n)
 		word, is := disabled[n]
 		if is {
 			it.disable()
@@ -97,10 +97,11 @@ func (j *job) readDisabled() {
 		return
 	}
 	for n, state := range states {
-		if j.items[n].state.Record.Again != 0 && state.Record.Again == 0 {
+		it := j.items.get(n)
+		if it.state.Record.Again != 0 && state.Record.Again == 0 {
 			j.rates.atOnce = true // an operator has released it
 		}
-		j.reread(j.items[n], state)
+		j.reread(it, state)
 	}
 }
 
@@ -233,8 +234,8 @@ func (j *job) status() *JobStatus {
 }
 
 // warn adds what an operator should know of single items.
-func (s items) warn(warnings *words.Few[string], l tree.Layout, h *Host) {
-	for _, it := range s.sorted(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
+func (s *items) warn(warnings *words.Few[string], l tree.Layout, h *Host) {
+	for _, it := range s.sortedActive(func(it *item) bool { return it.held && it.Next() != nil && it.run == nil }) {
 		var marks []string
 		for _, q := range coordination.ItemMarks(l, it.number) {
 			marks = append(marks, q.Path)
@@ -387,7 +388,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		yield(event.WaitSlot, -1, since)
 	}
 	if j.exit.leaves() || (j.exit.stopped && j.exit.left.IsZero()) {
-		for _, it := range j.items {
+		for _, it := range j.items.of {
 			if it.run != nil {
 				yield(event.WaitDrain, it.number, time.Time{})
 			}
@@ -415,7 +416,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	if v.Trigger != 0 {
 		yield(event.WaitTrigger, -1, time.Time{})
 	}
-	for _, it := range j.items {
+	for it := range j.items.allActive() {
 		// Every snapshot is a reason to try again; that does not end the wait.
 		if it.owned && it.run == nil && it.Next() != nil && (it.held || j.ongoing.list[waitKey{event.WaitMark, it.number}] != nil) {
 			yield(event.WaitMark, it.number, time.Time{})
@@ -431,7 +432,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 		}
 	}
 	for _, n := range v.Division.Pending {
-		if it := j.items[n]; v.Leading() || (it != nil && it.run != nil) {
+		if it := j.items.of[n]; v.Leading() || (it != nil && it.run != nil) {
 			yield(event.WaitMove, n, time.Time{})
 		}
 	}
@@ -443,13 +444,13 @@ func (j *job) waitsUntil(what event.Wait) (last time.Time) {
 	switch what {
 	case event.WaitRetryAt:
 		at := j.host.registryTime(now).UnixMilli()
-		for _, it := range j.items {
+		for it := range j.items.allActive() {
 			if it.state.Record.Again != 0 && it.postpones(at) {
 				last = latestOf(last, time.UnixMilli(it.state.Record.Again))
 			}
 		}
 	case event.WaitRate:
-		for _, it := range j.items {
+		for it := range j.items.allActive() {
 			if it.paced == "" {
 				continue
 			}

@@ -13,7 +13,7 @@ import (
 // sweeping looks for marks that no host owns.
 type sweeping struct {
 	job     *access
-	items   items
+	items   *items
 	janitor bool      // as of the last sweep
 	at      time.Time // when to look; zero: not yet
 	waits   time.Time // since when it is due
@@ -85,7 +85,7 @@ func (s *sweeping) sweep(now moment, keys bool) {
 		j.log.Warn("removed an unowned mark", zap.String("node", path))
 	}
 	if len(swept.Nodes) > 0 {
-		for _, it := range s.items {
+		for it := range s.items.allActive() {
 			it.held = false // it may have been held by one of them
 		}
 	}

@@ -21,7 +21,7 @@ const dividedSoon = 5 * time.Second
 // waiting is the trigger that waits for this host.
 type waiting struct {
 	job     *access
-	items   items
+	items   *items
 	reports itemReports
 	// begin is runner.begin. skip reports a fire of which no item begins, unfit is why a fire's parameter does not fit the job.
 	begin func(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool
@@ -95,7 +95,7 @@ func (t *waiting) beginRound(now moment) {
 		}
 		return
 	}
-	if id.HasArgs() && len(t.items.sorted(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
+	if id.HasArgs() && len(t.items.sortedActive(func(it *item) bool { return it.owned && it.Asked != nil && it.Asked.Trigger != id.Trigger })) > 0 {
 		return // each of them runs for the round before first
 	}
 	again := t.began == id.Trigger
@@ -107,7 +107,7 @@ func (t *waiting) beginRound(now moment) {
 			}
 			return it.owned && owes != nil && owes.Trigger == id.Trigger
 		}
-		if len(t.items.sorted(waits)) > 0 {
+		if len(t.items.sortedActive(waits)) > 0 {
 			return
 		}
 		t.round = 0 // the job may have been triggered again meanwhile
@@ -180,7 +180,7 @@ func (t *waiting) waitsForAll() bool {
 	v := &t.job.member.View
 	if t.seen != v.Trigger {
 		idle := t.items.sorted(func(it *item) bool { return it.owned && it.run == nil && !t.job.beyond(it) })
-		return len(idle) == 0 && len(t.items) > 0 && !v.TriggerArgs
+		return len(idle) == 0 && len(t.items.of) > 0 && !v.TriggerArgs
 	}
 	if t.round != 0 || !v.TriggerArgs {
 		return false

@@ -18,7 +18,7 @@ import (
 func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 	t.Parallel()
 	owes := func(j *job, n int) {
-		j.items[n] = &item{number: n, owned: true, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}}
+		j.items.put(&item{number: n, owned: true, held: true, Owed: due.Owed{Due: &tree.Fire{Instant: 1}}})
 	}
 	for what, c := range map[event.Wait]struct {
 		begin, end func(j *job)
@@ -47,7 +47,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			limit: longestRun, words: []string{"10.0.0.9@-@9-cc", "a host with the module"},
 		},
 		event.WaitMark: {
-			begin: func(j *job) { owes(j, 4); owes(j, 2) }, end: func(j *job) { j.items[2].Due, j.items[4].Due = nil, nil },
+			begin: func(j *job) { owes(j, 4); owes(j, 2) }, end: func(j *job) { j.items.get(2).Due, j.items.get(4).Due = nil, nil },
 			limit: longestRun, items: []int{2, 4}, words: []string{"items 2,4", "marked as running elsewhere"},
 		},
 		event.WaitMove: {
@@ -62,17 +62,17 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			begin: func(j *job) {
 				j.exit.draining = true
 				for _, n := range []int{1, 3} {
-					j.items[n] = &item{number: n, run: new(run.Execution)}
+					j.items.put(&item{number: n, run: new(run.Execution)})
 				}
 			},
-			end:   func(j *job) { clear(j.items) },
+			end:   func(j *job) { clear(j.items.of) },
 			limit: defaultDrain, items: []int{1, 3}, words: []string{"items 1,3 to end"},
 		},
 	} {
 		t.Run(string(what), func(t *testing.T) {
 			j, events := javaJob(t, nil)
 			j.joined, j.seen, j.member.View.Enabled = true, true, true
-			j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+			j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: tree.Items{}}
 			step := func(d time.Duration, told int) {
 				t.Helper()
 				j.ongoing.watch(at(d))
@@ -94,7 +94,7 @@ func TestAWaitThatTakesTooLongIsToldOnce(t *testing.T) {
 			if !j.ongoing.at.Equal(at(end).Time) {
 				t.Errorf("the loop wakes at %s for it, want %s", j.ongoing.at, at(end).Time)
 			}
-			for _, it := range j.items {
+			for _, it := range j.items.of {
 				it.held = false // a snapshot came, and it is tried again
 			}
 			step(end-1, 0)
@@ -130,7 +130,7 @@ func TestWaitsForItemsAreToldApart(t *testing.T) {
 	t.Parallel()
 	j, events := javaJob(t, nil)
 	j.joined, j.seen, j.member.View.Enabled = true, true, true
-	j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: make(map[int]coordination.ItemState)}
+	j.member.View.Division.Total, j.member.Share = 5, coordination.Share{Items: tree.Items{}}
 	j.member.View.Division.Pending = tree.Items{1}
 	j.ongoing.watch(at(0))
 	j.member.View.Division.Pending = tree.Items{1, 2}

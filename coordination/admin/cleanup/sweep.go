@@ -52,10 +52,10 @@ type sweeping struct {
 	swept                               Swept
 	instances, details, lists, triggers []string
 	kills                               []string // nodes of kills of earlier versions
-	items                               tree.Items
+	items                               []int    // those that have marks
+	owned                               int      // items of the division whose owner lives
 	members                             registry.Node
 	ours                                tree.Members
-	owners                              []string // of items; "" where there is none
 	// surplus are nodes of items beyond the total count that no division keeps for a host that still runs the
 	// item. The next division removes them.
 	surplus tree.Items
@@ -114,16 +114,17 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 			items = append(items, i)
 		}
 	}
-	var read []registry.Query // the marks
-	var of []int              // their items
+	var marks []markOf
 	for part := range slices.Chunk(items, itemsAtOnce) {
-		marks, err := s.readItems(ctx, x, part)
+		found, err := s.readItems(ctx, x, part)
 		if err != nil {
 			return err
 		}
-		for _, m := range marks {
-			read, of = append(read, registry.Data(m.path)), append(of, m.item)
-		}
+		marks = append(marks, found...)
+	}
+	var read []registry.Query
+	for _, m := range marks {
+		read = append(read, registry.Data(m.path))
 	}
 	for _, id := range s.lists {
 		read = append(read, registry.Data(l.RunsOf(id)))
@@ -142,11 +143,14 @@ func (s *sweeping) read(ctx context.Context, x *step.Exchange) error {
 		if why == nil {
 			continue
 		}
-		if k >= len(of) { // without a list it is not known what runs
+		if k >= len(marks) { // without a list it is not known what runs
 			return &registry.UnreadableError{Denied: map[registry.Query]error{q: why}}
 		}
-		if at := slices.Index(s.items, of[k]); at >= 0 {
-			s.items, s.owners = slices.Delete(s.items, at, at+1), slices.Delete(s.owners, at, at+1)
+		if at := slices.Index(s.items, marks[k].item); at >= 0 {
+			s.items = slices.Delete(s.items, at, at+1)
+			if marks[k].owned {
+				s.owned--
+			}
 		}
 	}
 	return nil
@@ -157,12 +161,13 @@ const itemsAtOnce = 4096
 
 // markOf is where an item has a mark.
 type markOf struct {
-	item int
-	path string
+	item  int
+	path  string
+	owned bool // the item's owner lives
 }
 
-// readItems notes items, with their owners, and returns where they have marks. One of which something cannot be read it
-// leaves alone.
+// readItems counts the items that have owners, notes those that have marks, and returns these. It leaves items alone of which
+// something cannot be read.
 func (s *sweeping) readItems(ctx context.Context, x *step.Exchange, items tree.Items) (marks []markOf, err error) {
 	l := s.view.Layout
 	read := make([]registry.Query, 0, 2*len(items))
@@ -178,11 +183,18 @@ func (s *sweeping) readItems(ctx context.Context, x *step.Exchange, items tree.I
 		if len(unread) > 0 && (unread[below.Query] != nil || unread[instance.Query] != nil) {
 			continue
 		}
-		s.items, s.owners = append(s.items, i), append(s.owners, string(instance.Data))
-		for _, mark := range []string{l.ItemRunning(i), l.ItemFailovering(i), l.ItemFailover(i)} {
-			if slices.Contains(below.Names, path.Base(mark)) {
-				marks = append(marks, markOf{i, mark})
+		owned := i < s.view.Division.Total && s.lives(string(instance.Data))
+		if owned {
+			s.owned++
+		}
+		before := len(marks)
+		for _, name := range below.Names {
+			if tree.IsRunMark(name) {
+				marks = append(marks, markOf{i, l.Item(i) + "/" + name, owned})
 			}
+		}
+		if len(marks) > before {
+			s.items = append(s.items, i)
 		}
 	}
 	return marks, nil
@@ -297,7 +309,7 @@ func (s *sweeping) judge() (j judgement) {
 	listed, runsOf := s.readLists()
 	owed := make(map[string]tree.Items)
 	for _, i := range s.items {
-		j.groups = append(j.groups, s.sweepItem(i, listed[i], runsOf, owed)...)
+		j.groups = append(j.groups, s.sweepItem(i, listed(i), runsOf, owed)...)
 	}
 	j.groups = append(j.groups, s.sweepRequests()...)
 
@@ -318,23 +330,21 @@ func (s *sweeping) judge() (j judgement) {
 
 // readLists returns which items are in some host's list of runs, and the lists of
 // the hosts that live.
-func (s *sweeping) readLists() (listed map[int]bool, runsOf map[string]registry.Node) {
-	listed, runsOf = make(map[int]bool), make(map[string]registry.Node)
+func (s *sweeping) readLists() (listed func(item int) bool, runsOf map[string]registry.Node) {
+	var all tree.Ranges
+	runsOf = make(map[string]registry.Node)
 	for _, id := range s.lists {
 		node := s.marks.Data(s.view.Layout.RunsOf(id))
 		runs, err := tree.ParseRuns(node.Data)
 		if err != nil {
 			continue
 		}
-		items := runs.Items()
-		for _, i := range slices.Concat(s.items, s.surplus) {
-			listed[i] = listed[i] || items.Contains(i)
-		}
+		all = all.With(runs.Ranges())
 		if s.lives(id) {
 			runsOf[id] = node
 		}
 	}
-	return listed, runsOf
+	return all.Contains, runsOf
 }
 
 // sweepRequests removes triggers whose host is gone, and kill requests to hosts of earlier versions.
@@ -424,22 +434,16 @@ func (s *sweeping) orphans() bool {
 	if s.view.Flagged() || (len(d.Members) == 0 && !d.Java) {
 		return false
 	}
-	owned := 0
-	for k, i := range s.items {
-		if i < d.Total && s.lives(s.owners[k]) {
-			owned++
-		}
-	}
-	return owned < d.Total
+	return s.owned < d.Total
 }
 
 // leftover reports whether there is a node of an item beyond the total count
 // that is in no host's list.
-func (s *sweeping) leftover(listed map[int]bool) bool {
+func (s *sweeping) leftover(listed func(item int) bool) bool {
 	if s.view.Flagged() || s.view.ConfigErr != nil || s.view.Division.Total == 0 {
 		return false
 	}
-	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed[i] })
+	return slices.ContainsFunc(s.surplus, func(i int) bool { return !listed(i) })
 }
 
 // owe writes lists of runs for Java hosts that are gone.
