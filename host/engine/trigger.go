@@ -245,7 +245,7 @@ func (t *waiting) loses(share coordination.Share) {
 		return
 	}
 	for _, it := range t.items.sorted(func(it *item) bool { return it.owned }) {
-		if _, stays := share.Items[it.number]; !stays {
+		if !share.Items.Has(it.number) {
 			was := *it
 			t.ownerless = append(t.ownerless, &was)
 		}
