@@ -245,7 +245,7 @@ func (t *waiting) loses(share coordination.Share) {
 		return
 	}
 	for _, it := range t.items.sorted(func(it *item) bool { return it.owned }) {
-		if !share.Items.Has(it.number) {
+		if !share.Items.Contains(it.number) {
 			was := *it
 			t.ownerless = append(t.ownerless, &was)
 		}
