@@ -319,10 +319,14 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 			rn.reports.skip(it, id, event.SkipElsewhere, why.Reason())
 		}
 	case coordination.RefusedRunning, coordination.RefusedFailover:
-		if !rn.member.View.Config.Misfire {
-			it.Answered(id)
+		// What was owed before the run elsewhere began waits for that, here or on the next host of the item: no overlap drops it.
+		owed := id.Trigger == 0 && id.Source != string(abi.SourceSchedule) && rn.dues.policies().Overlap == jobconfig.OverlapSkip
+		if !owed {
+			if !rn.member.View.Config.Misfire {
+				it.Answered(id)
+			}
+			rn.misfire(it, id)
 		}
-		rn.misfire(it, id)
 		it.held, it.quietAt = true, time.Time{}
 		rn.sweeping.at = soonest(rn.sweeping.at, now.Add(lookAgain))
 	case coordination.RefusedAgain:

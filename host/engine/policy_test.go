@@ -249,6 +249,52 @@ func TestCatchUps(t *testing.T) {
 	}
 }
 
+// TestCatchUps_marked: what is to be made up for meets a mark that the item runs elsewhere. It was owed before that run, so the overlap
+// does not drop it: it waits, here as on any other host.
+func TestCatchUps_marked(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		c := newCluster(t)
+		d := policy("catchUp", "all")
+		d.Misfire = false
+		n := c.start(1, job(d, sleeper(5*time.Second)))
+		until(minute(1).Add(30 * time.Second))
+		n.stop()
+		<-n.done
+		until(minute(4).Add(10 * time.Second))
+		other, err := c.server.Connect(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := other.Commit(t.Context(), registry.Ensure("/test/j/sharding"), registry.Ensure("/test/j/sharding/0"), registry.CreateEphemeral("/test/j/sharding/0/running", nil)); err != nil {
+			t.Fatal(err)
+		}
+		seen := len(c.starts(0))
+		c.start(2, job(d, sleeper(5*time.Second)))
+		time.Sleep(20 * time.Second)
+		if got := c.starts(0)[seen:]; len(got) > 0 {
+			t.Fatalf("started %s beside the mark", got)
+		}
+		if err := other.Close(); err != nil {
+			t.Fatal(err)
+		}
+		c.start(3, job(d, sleeper(5*time.Second))) // the item is looked at again
+		until(minute(5).Add(50 * time.Second))
+		ran := strings.Join(c.starts(0)[seen:], ", ")
+		for _, instant := range []string{"02:00", "03:00", "04:00", "05:00"} {
+			if !strings.Contains(ran, "for "+instant) {
+				t.Errorf("started %s, expected a run for %s", ran, instant)
+			}
+		}
+		if got := c.skips(); slices.ContainsFunc(got, func(s string) bool { return strings.HasPrefix(s, "overlap") }) {
+			t.Errorf("skipped %s, expected none for an overlap", got)
+		}
+		if t.Failed() {
+			t.Log("\n" + c.all())
+		}
+	})
+}
+
 // TestStartWithin: what would start too late after its instant does not start, whatever it waited for, and no
 // other host runs it.
 func TestStartWithin(t *testing.T) {
