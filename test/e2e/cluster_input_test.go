@@ -197,7 +197,7 @@ func TestOlderElasticJob(t *testing.T) {
 		t.Errorf("the definition is\n%s", text)
 	}
 	c.must("validate", filepath.Join(dir, "ledger.yaml"))
-	c.refused(1, []string{"ledger.yaml exists; --force writes over it"}, "job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
+	c.refused(1, []string{"ledger.yaml exists; --force overwrites it"}, "job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
 	c.must("job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
 	c.refused(2, []string{`unknown command "elasticjobs"`}, "job", "import", "elasticjobs")
 	c.refused(2, []string{"--out is missing"}, "job", "import", "elasticjob", "--zk", c.zk)

@@ -26,7 +26,7 @@ func (t *Target) settle() error {
 	path := contexts.Path(t.getenv)
 	if path == "" {
 		if named {
-			return Usagef("--context: no file with contexts is known; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
+			return Usagef("--context: cannot find the file with contexts; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
 		}
 		return nil
 	}
@@ -60,7 +60,7 @@ func (t *Target) take(c contexts.Context, named bool) error {
 		return t.takeRegistry(c)
 	}
 	if given := t.registryFlag(); given != "" {
-		return fmt.Errorf("it names a host, --%s the registry itself; leave one of them out", given)
+		return fmt.Errorf("it names a host, and --%s names the registry; give one of the two", given)
 	}
 	if _, err := server.ParseAddress(c.Admin); err != nil {
 		return fmt.Errorf("admin: %w", err)
@@ -81,7 +81,7 @@ func (t *Target) take(c contexts.Context, named bool) error {
 // takeRegistry has the flags say what the context says of the registry.
 func (t *Target) takeRegistry(c contexts.Context) error {
 	if t.flags.Lookup("registry") == nil {
-		return errors.New("it names a registry, and this command asks a host; name one with --admin, or another context")
+		return errors.New("it names a registry, but this command needs a host; name a host with --admin, or choose another context")
 	}
 	if !t.flags.Changed("registry") && !t.flags.Changed("zk") {
 		if err := t.flags.Set("registry", c.Registry); err != nil {

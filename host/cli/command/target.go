@@ -67,10 +67,10 @@ type Target struct {
 // AddHost adds the flags that name a host.
 func (p *Program) AddHost(cmd *cobra.Command) *Target {
 	t := &Target{flags: cmd.Flags(), getenv: p.Getenv}
-	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here, or one of several that are of one cluster)")
-	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
-	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
-	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of a context that says where the cluster is (default: the one in use, see 'wasmjob context')")
+	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of a host of the cluster (default: the host that runs on this machine, or one of several if they are of one cluster)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the token that the host on this machine leaves for commands)")
+	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities that signed the host's certificate, or system; implies TLS (default: what the host on this machine leaves for commands)")
+	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of the context whose cluster is asked (default: the context in use, see 'wasmjob context')")
 	Connects(cmd.Flags(), "admin", "token-file", "ca", "context")
 	_ = cmd.RegisterFlagCompletionFunc("context", p.ContextNames)
 	return t
@@ -81,7 +81,7 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 	t := p.AddHost(cmd)
 	p.RegistryFlags(cmd.Flags())
 	for _, name := range []string{ConfigFlag, "registry", "zk"} {
-		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
+		cmd.Flags().Lookup(name).Usage += "; the command then asks ZooKeeper directly and needs no host"
 	}
 	return t
 }
@@ -106,7 +106,7 @@ func (t *Target) Direct() (bool, error) {
 	}
 	for _, name := range []string{"admin", "token-file", "ca"} {
 		if t.flags.Changed(name) {
-			return false, Usagef("--%s asks a host, --%s the registry itself; leave one of them out", name, given)
+			return false, Usagef("--%s asks a host, and --%s asks the registry; give one of the two", name, given)
 		}
 	}
 	return true, nil
@@ -156,7 +156,7 @@ func (p *Program) Find(ctx context.Context, t *Target) (*client.Client, error) {
 		return nil, err
 	}
 	if t.address == "off" {
-		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
+		return nil, Usagef("--admin off is a setting of the host, not an address; expected HOST:PORT")
 	}
 	c, err := client.Find(ctx, client.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: client.NoteDirs(p.Getenv), One: t.One})
 	return c, t.unreachable(err)
@@ -170,7 +170,7 @@ func (t *Target) unreachable(err error) error {
 	if t.from != "" {
 		err = fmt.Errorf("%s: %w", t.from, err)
 	}
-	return fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
+	return fmt.Errorf("%w\nStart a host with 'wasmjob run', name its address with --admin ADDRESS, or ask ZooKeeper directly with --zk SERVERS", err)
 }
 
 // Reach finds the host, or connects to the registry.
@@ -243,7 +243,7 @@ type Shown struct {
 
 func (s *Shown) Add(cmd *cobra.Command, what string) {
 	s.AddOutput(cmd, what)
-	cmd.Flags().BoolVar(&s.Watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
+	cmd.Flags().BoolVar(&s.Watch, "watch", false, "refresh "+what+" every second until Ctrl-C")
 }
 
 // form is a form of output as a flag: another one than those of the command is refused before the command does anything.

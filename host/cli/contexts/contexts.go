@@ -47,15 +47,15 @@ type Context struct {
 func (c Context) Check() (field, problem string) {
 	switch {
 	case c.Admin == "" && c.Registry == "":
-		return "admin", "is missing, expected the address of a host, or a registry in its place"
+		return "admin", "is missing, expected the address of a host, or registry in place of admin"
 	case c.Admin != "" && c.Registry != "":
 		return "registry", "found beside admin, expected one of the two: a context asks a host or the registry itself"
 	case c.Registry != "" && c.TokenFile != "":
-		return "tokenFile", "found beside registry, expected it beside admin: a token is for a host"
+		return "tokenFile", "found beside registry, expected only beside admin: a token is for a host"
 	case c.Registry != "" && c.CA != "":
-		return "ca", "found beside registry, expected it beside admin: it is for a host's certificate"
+		return "ca", "found beside registry, expected only beside admin: it verifies a host's certificate"
 	case c.Registry == "" && c.Namespace != "":
-		return "namespace", "found beside admin, expected it beside registry: a host has its own"
+		return "namespace", "found beside admin, expected only beside registry: a host knows its namespace"
 	}
 	return "", ""
 }
@@ -77,7 +77,7 @@ func (s *Set) Get(name string) (Context, error) {
 		return c, nil
 	}
 	if len(s.Contexts) == 0 {
-		return c, fmt.Errorf("there is no context %q, and no other; 'wasmjob context set NAME --admin ADDRESS' makes one", words.Clip(name))
+		return c, fmt.Errorf("there is no context %q, and no other; 'wasmjob context set NAME --admin ADDRESS' creates one", words.Clip(name))
 	}
 	return c, fmt.Errorf("there is no context %q%s; 'wasmjob context' lists them", words.Clip(name), words.Suggest(name, s.Names()))
 }
@@ -190,7 +190,7 @@ func Edit(path string, change func(*Set) error) error {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if _, err := Parse(path, b.Bytes()); err != nil {
-			return nil, fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
+			return nil, fmt.Errorf("the file was not changed, because its new contents are not valid:\n%w", err)
 		}
 		return b.Bytes(), nil
 	})

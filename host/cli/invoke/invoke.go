@@ -74,7 +74,7 @@ type Run struct {
 }
 
 // ErrFailed says that an item or a listener did not end well. That was shown.
-var ErrFailed = errors.New("not all ended well")
+var ErrFailed = errors.New("not all items ended with OK")
 
 // stopping reports whether the run is to end.
 func (r *Run) stopping() bool {
@@ -144,7 +144,7 @@ func (r *Run) Once(ctx context.Context) error {
 	}
 	defer func() {
 		if err := worker.Close(); err != nil {
-			r.Log.Warn("closing the guest", zap.Error(err))
+			r.Log.Warn("the guest could not be closed", zap.Error(err))
 		}
 	}()
 	r.width = r.widest(executor)
@@ -159,7 +159,7 @@ func (r *Run) noteCompile(ctx context.Context) context.Context {
 	return plugin.OnCompile(ctx, func() {
 		text := "compiling " + r.File
 		if r.Cache != "" {
-			text += ", once: compiled code is kept in " + r.Cache
+			text += "; the compiled code is cached in " + r.Cache
 		}
 		r.Log.Info(text)
 	})
@@ -217,7 +217,7 @@ func (r *Run) fire(ctx context.Context, executor abi.Executor, worker abi.Worker
 	}
 	listen(abi.ExportAfterOnce, abi.ExportAfter)
 	if left := len(r.Items) - ran; left > 0 {
-		r.Log.Warn(words.Count(left, "item") + " not begun: stopped")
+		r.Log.Warn(words.Count(left, "item") + " did not begin, because the command was stopped")
 		bad++
 	}
 	return bad == 0
@@ -231,7 +231,7 @@ func (r *Run) checkStreaming(types []string) error {
 	if !r.Settings.Streaming || slices.Contains(types, wasm.TypeDataflow) {
 		return nil
 	}
-	return fmt.Errorf("--streaming is for DATAFLOW jobs, which fetch and process; %s is %s", r.File, strings.Join(types, ", "))
+	return fmt.Errorf("--streaming is for DATAFLOW jobs, which export fetch and process; %s is of type %s", r.File, strings.Join(types, ", "))
 }
 
 // context is what an item sees; item -1 is a listener.
@@ -320,7 +320,7 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 	}
 	state, err := kv.Decode(offset, committed)
 	if err != nil {
-		r.Log.Error("what was committed cannot be shown", zap.Error(err))
+		r.Log.Error("the committed offset could not be shown", zap.Error(err))
 		state = &kv.State{}
 	}
 	if committed = state.HasOffset; committed {
@@ -336,7 +336,7 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 			_, err = r.Out.Out.Write(append(line, '\n'))
 		}
 		if err != nil {
-			r.Log.Error("the result cannot be shown", zap.Error(err))
+			r.Log.Error("the result could not be shown", zap.Error(err))
 		}
 		return result.Outcome == abi.OutcomeOK
 	}

@@ -22,9 +22,9 @@ func ReadModule(name string) ([]byte, error) {
 	case err != nil:
 		return nil, unreadable(name, err)
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory, expected a module's file, NAME.wasm", name)
+		return nil, fmt.Errorf("%s is a directory, expected the file of a module, NAME.wasm", name)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a file", name)
+		return nil, fmt.Errorf("%s is not a regular file, expected the file of a module, NAME.wasm", name)
 	case info.Size() > abi.MaxModuleSize:
 		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, words.Size(abi.MaxModuleSize))
 	}

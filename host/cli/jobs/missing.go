@@ -71,7 +71,7 @@ func unheardOf(ctx context.Context, r *command.Reached, job string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no host that answers has a job %q%s, and the histories that can be read do not know it; those of some hosts cannot be", words.Clip(job), words.Suggest(job, names))
+	return fmt.Errorf("no host that answers has a job %q%s, and it is in no history that can be read; the histories of some hosts cannot be read", words.Clip(job), words.Suggest(job, names))
 }
 
 // missingHost is missing for a host that was named.
@@ -89,7 +89,7 @@ func missingHost(ctx context.Context, r *command.Reached, name string) error {
 	if slices.ContainsFunc(list, named) || remembered(ctx, r, "/v1/events", url.Values{"host": {name}}) {
 		return nil
 	}
-	return fmt.Errorf("there is no host %q, and the histories have none; 'wasmjob host list' lists those that there are", words.Clip(name))
+	return fmt.Errorf("there is no host %q, and it is in no history; 'wasmjob host list' lists the hosts", words.Clip(name))
 }
 
 // withoutRuns says why a trigger is not in a list: what hosts said of it, or what may be. missing is an error
@@ -109,9 +109,9 @@ func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger ui
 		return why, nil // without a reason, something else that was asked for leaves it out
 	}
 	if !known && !remembered(ctx, r, "/v1/audit", q) {
-		missing = fmt.Errorf("there is no trigger %d%s, as far as the histories go", trigger, of)
+		missing = fmt.Errorf("the histories have no trigger %d%s", trigger, of)
 	}
-	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger), missing
+	return fmt.Sprintf("the histories have no run of trigger %d: it waits, or a later trigger ran for both\n", trigger), missing
 }
 
 // remembered reports whether a list has what a query asks for, or may have it on a host that does not answer.

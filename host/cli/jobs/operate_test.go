@@ -65,7 +65,7 @@ func TestTriggerWithoutRuns(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","who":"ann","what":"trigger","job":"slow","trigger":6}]}`)
 	})
-	const waits = "no host has begun trigger %s, as far as the histories go: it waits, or a later trigger ran for both\n"
+	const waits = "the histories have no run of trigger %s: it waits, or a later trigger ran for both\n"
 	for trigger, want := range map[string]string{
 		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here: it counts for both\n",
 		"6": fmt.Sprintf(waits, "6"), "8": "no LIST\n", "9": fmt.Sprintf(waits, "9"),
@@ -78,7 +78,7 @@ func TestTriggerWithoutRuns(t *testing.T) {
 	}
 	for args, want := range map[string]string{"runs slow": ` of job "slow"`, "history slow -o json": ` of job "slow"`, "runs": ""} {
 		shown, _, err := operated(t, host, "", append(strings.Fields(args), "--trigger", "7")...)
-		if want = "there is no trigger 7" + want + ", as far as the histories go"; err == nil || err.Error() != want || shown != "" {
+		if want = "the histories have no trigger 7" + want; err == nil || err.Error() != want || shown != "" {
 			t.Errorf("%s: %v, want %s\n%s", args, err, want, shown)
 		}
 	}

@@ -239,7 +239,7 @@ func TestTriggersThatWait(t *testing.T) {
 
 func TestNamespace_none(t *testing.T) {
 	t.Parallel()
-	const none = "no jobs in namespace prd; there are some in prod"
+	const none = "no jobs in namespace prd; there are jobs in prod"
 	if text := Namespace(terminal.Style{}, nil, none, time.Now()); text != none+"\n" {
 		t.Errorf("found %q", text)
 	}

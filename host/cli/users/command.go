@@ -303,7 +303,7 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 	rolesFlag(cmd, &roles)
 	cmd.Flags().StringVar(&life, "expires", life, "`WHEN` it expires: after 90d or 12h, or at 2027-01-31")
 	cmd.Flags().StringVar(&out, "out", "", "write the token to this `FILE`, with mode 0600, instead of printing it")
-	cmd.Flags().BoolVar(&force, "force", false, "write over a file that exists")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite a file that exists")
 	return cmd
 }
 
@@ -314,7 +314,7 @@ func free(name string, force bool) error {
 	}
 	_, err := os.Lstat(name)
 	if err == nil {
-		return fmt.Errorf("%s exists; --force writes over it", name)
+		return fmt.Errorf("%s exists; --force overwrites it", name)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

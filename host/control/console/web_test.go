@@ -580,7 +580,7 @@ func TestActions(t *testing.T) {
 	s.get("/jobs/a/items/1").has(t, 200, "已暂停，操作者：host token，原因：bad data；将于", "自动恢复")
 	s.lang = "en"
 	s.post("/jobs/a/items/1/pause", "until", "yesterday", "back", "/jobs/a/items/1").has(t, 400, "is not a time")
-	s.post("/jobs/a/items/1/pause", "until", "2020-01-01", "back", "/jobs/a/items/1").has(t, 400, "expected a time that is to come")
+	s.post("/jobs/a/items/1/pause", "until", "2020-01-01", "back", "/jobs/a/items/1").has(t, 400, "expected a time in the future")
 	s.until("/jobs?q=a", "1 paused") // before the item is due
 	s.get("/jobs/a").has(t, 200, "1 paused")
 	s.post("/jobs/a/items/1/offset", "do", "set", "offset", "17\nline <2>", "back", "/jobs/a/items/1").has(t, 200, "is changed")

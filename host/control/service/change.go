@@ -164,7 +164,7 @@ func (w Switch) change(job string) (c *history.Change, until time.Time, err erro
 	case w.Enable:
 		return nil, until, &InputError{"query.until", "found a time, and only a pause ends by itself"}
 	case !until.After(now):
-		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time that is to come", until.Format(time.RFC3339))}
+		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time in the future", until.Format(time.RFC3339))}
 	}
 	c.After = admin.UntilText(until)
 	return c, until, nil

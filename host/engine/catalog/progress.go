@@ -130,7 +130,7 @@ func (r *run) announce() {
 		r.notices.Info("compiling " + what + ": there is no cache for compiled code (--cache DIR), so each start has to")
 		return
 	}
-	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
+	r.notices.Info("compiling " + what + "; the compiled code is cached in " + r.cache)
 }
 
 // compilingNow are the modules of the tasks that compile. A task whose compiled code is

@@ -482,7 +482,7 @@ func TestProgress(t *testing.T) {
 			t.Fatalf("never told: %s", text)
 		}
 	}
-	want("compiling 2 modules, once: compiled code is kept in /cache")
+	want("compiling 2 modules; the compiled code is cached in /cache")
 	p := r.c.Progress()
 	if p.Settled || len(p.Compiling) != 2 || p.Compiling[0].Module != "a.wasm" || p.Compiling[0].Since.IsZero() ||
 		!slices.Equal(p.Compiling[0].Jobs, []string{"a", "other"}) || p.Compiling[1].Module != "b.wasm" ||
@@ -522,7 +522,7 @@ func TestCachedModules(t *testing.T) {
 			return nil
 		}))
 	}, "a.yaml: job a", "a.wasm: cached a.", "b.yaml: job b", "b.wasm: slow b.", "c.yaml: job c", "c.wasm: cached c.")
-	if got, want := <-notices, "compiling b.wasm, once: compiled code is kept in /cache"; got != want {
+	if got, want := <-notices, "compiling b.wasm; the compiled code is cached in /cache"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	for range 3 {

@@ -154,7 +154,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"job", "run", "a", "b"}, exitUsage, `unexpected argument "b"`},
 		{[]string{"job", "pause"}, exitUsage, "the job's name (or --all, or --server IP) is missing"},
 		{[]string{"job", "pause", "a", "--all"}, exitUsage, `unexpected argument "a"`},
-		{[]string{"job", "pause", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
+		{[]string{"job", "pause", "--all", "--item", "1"}, exitUsage, "--item and --all cannot be combined"},
 		{[]string{"job", "resume", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
 		{[]string{"validate"}, exitUsage, "name a directory"},
 		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
@@ -337,7 +337,7 @@ func TestInvoke(t *testing.T) {
 		for n, want := range []bool{true, false} {
 			r := runCLI(t, nil, args...)
 			r.expect(t, exitOK)
-			if said := strings.Contains(r.err, "compiling "+guest+", once: compiled code is kept in "+cache); said != want {
+			if said := strings.Contains(r.err, "compiling "+guest+"; the compiled code is cached in "+cache); said != want {
 				t.Errorf("run %d: stderr says %q; says that it compiles: want %t", n, r.err, want)
 			}
 		}
@@ -656,12 +656,12 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "job", "pause", "--all").expect(t, exitOK)
 	runCLI(t, env, "job", "resume", "--all").expect(t, exitOK)
 	h.await(t, "cities runs here already", "job", "start", "cities")
-	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
+	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; once they have stopped, wasmjob status cities no longer shows them\n")
 	h.await(t, "stopped", "job", "list")
 	h.await(t, "started cities\n", "job", "start", "cities")
 	h.await(t, "cities runs here already", "job", "start", "cities")
 	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob host list' shows when a shutdown takes effect")
-	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have\n")
+	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have stopped\n")
 	h.await(t, "stopped here by an operator", "host", "list")
 	runCLI(t, env, "job", "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
 	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
@@ -671,10 +671,10 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "restored cities on 127.0.0.1\n", "job", "restore", "cities")
 	h.await(t, "cities runs here already", "job", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
+		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: if the file changes or its host restarts, the job comes back, with the settings of the file and without edits")
 		h.await(t, "removed", "job", "list")
 		if purge == nil {
-			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "job", "restore", "cities")
+			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file; edits from before the removal are lost\n", "job", "restore", "cities")
 		} else {
 			h.await(t, "started cities\n", "job", "start", "cities")
 		}
@@ -696,7 +696,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", "it is known").expect(t, exitOK, "silenced alerts of cities")
 	runCLI(t, env, "alert", "list").expect(t, exitOK, "it is known")
 	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"? (a pattern such as "citis*" is taken`)
-	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*", "; no job has such a name now")
+	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*", "; no job matches it now")
 	for _, pattern := range []string{"c*s", "*"} {
 		if r := runCLI(t, env, "alert", "silence", pattern, "--for", "1m", "--rule", "lost"); r.code != exitOK || strings.Contains(r.out, "no job") {
 			t.Errorf("%s: %+v", pattern, r)
@@ -725,7 +725,7 @@ func TestOperatingARunningHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.await(t, "cities.wasm  ", "status", "cities")
-	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
+	runCLI(t, env, "status", "once").expect(t, exitOK, "Rejected on the host that was asked", "cities.wasm", "an earlier version stays in force")
 	h.await(t, "cities.wasm on 127.0.0.1", "module", "list")
 	runCLI(t, env, "module", "list").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
 	runCLI(t, env, "module", "list", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")

@@ -106,13 +106,13 @@ func TestContexts(t *testing.T) {
 	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
 	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
 
-	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; have commands ask another one first: wasmjob context use NAME (gone, prod, zk)`)
+	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; choose another one first: wasmjob context use NAME (gone, prod, zk)`)
 	is(staging)
 	do("context", "rm", "zk").expect(t, exitOK, "zk is removed\n")
 	do("context", "rm", "gone").expect(t, exitOK)
 	do("context", "use", "prod").expect(t, exitOK)
 	do("context", "rm", "staging").expect(t, exitOK, "staging is removed\n")
-	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands ask the host that runs here\n")
+	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands now ask the host that runs on this machine\n")
 	do("job", "list").expect(t, exitFailure, "no host is running here")
 	if err := os.WriteFile(file, []byte("contexts:\n  prod: {admn: x}\n"), 0o600); err != nil {
 		t.Fatal(err)

@@ -48,7 +48,7 @@ The address of the console is ` + defaultAdmin + `, or another port if that is i
 			return demo(cmd.Context(), p, dir)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "keep the demo's files in `DIR`, which is made if it does not exist (default: a temporary directory, removed at the end)")
+	cmd.Flags().StringVar(&dir, "dir", "", "keep the demo's files in `DIR`; the command creates it if it does not exist (default: a temporary directory, removed at the end)")
 	return cmd
 }
 

@@ -60,7 +60,7 @@ func moveCommand(p *program, m moving) *cobra.Command {
 		Use: m.use, Short: m.short, Long: m.long, Example: m.example, Args: m.args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return command.Usagef("--out is missing: the directory to write to")
+				return command.Usagef("--out is missing: name the directory to write to")
 			}
 			ctx := cmd.Context()
 			o, err := openNamespace(ctx, p, cmd.Flags(), false)
@@ -75,9 +75,9 @@ func moveCommand(p *program, m moving) *cobra.Command {
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`, which is made if it does not exist")
+	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`; the command creates it if it does not exist")
 	cmd.Flags().StringVar(&job, "job", "", "only the job of this `NAME`")
-	cmd.Flags().BoolVar(&force, "force", false, "write over files that exist")
+	cmd.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
 	addRegistryFlags(cmd.Flags())
 	return cmd
 }

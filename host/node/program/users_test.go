@@ -89,7 +89,7 @@ func TestUsersFile(t *testing.T) {
 	if token := strings.TrimSpace(string(written)); info.Mode().Perm() != 0o600 || !strings.HasPrefix(token, "wjt_") || strings.Contains(r.out+r.err, token) {
 		t.Errorf("mode %v, %q", info.Mode(), written)
 	}
-	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force writes over it")
+	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force overwrites it")
 	if r := do("access", "token", "list"); strings.Contains(r.out, "ce ") {
 		t.Errorf("a token was created that is nowhere:\n%s", r.out)
 	}
