@@ -485,7 +485,7 @@ func TestClusterIsOperated(t *testing.T) {
 	if s := c.shards("manual"); len(s.Digests) != 2 {
 		t.Errorf("two versions are seen as %v", s.Digests)
 	}
-	if text := c.registry("status", "manual"); !strings.Contains(text, "warning: 2 different modules run for this job:") {
+	if text := c.registry("status", "manual"); !strings.Contains(text, "warning: this job runs 2 different modules:") {
 		t.Errorf("status does not warn of two versions:\n%s", text)
 	}
 

@@ -58,7 +58,7 @@ func TestEdit(t *testing.T) {
 	runs = `{"records":[],"silent":["10.0.0.2: no answer"]}`
 	for text, want := range map[string]string{runs: "10.0.0.2: no answer\n", "": "the history does not answer"} {
 		runs = text
-		const assumed = "a run takes 5s, as is assumed: what answers of the history has no run\ndoes not answer, what it knows is missing: "
+		const assumed = "a run takes 5s, an assumption, because the part of the history that answered has no run\nthis host does not answer, so its records are missing: "
 		if shown, _, err := operated(t, host, "", "edit", "cities", "cron=0 0 2 * * ?", "--preview"); err != nil || !strings.Contains(shown, assumed) || !strings.Contains(shown, want) {
 			t.Errorf("the history answers %q: %v\n%s", text, err, shown)
 		}

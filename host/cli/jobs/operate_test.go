@@ -26,7 +26,7 @@ func TestTriggerAsJSON(t *testing.T) {
 		}
 	}
 	answer = `{"trigger":7,"earlier":5}`
-	want := "triggered cities; hosts still keep trigger 5: those that have begun nothing of it run once for both, as trigger 7; 'wasmjob job runs cities --trigger 7' shows its runs\n"
+	want := "triggered cities; trigger 5 still waits on some hosts: a host that has begun none of its items runs once for both, as trigger 7; 'wasmjob job runs cities --trigger 7' shows its runs\n"
 	if shown, _, err := operated(t, host, "", "trigger", "cities"); err != nil || shown != want {
 		t.Errorf("%v\n%s", err, shown)
 	}

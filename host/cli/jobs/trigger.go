@@ -58,31 +58,29 @@ func triggerCommand(p *command.Program) *cobra.Command {
 		Aliases:    []string{"trigger"},
 		SuggestFor: []string{"run-now", "fire"},
 		Short:      "Run a job now",
-		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
-are idle begin at once. Those that still run begin again when they have ended. While a
-trigger has not begun everywhere, further ones are queued behind it, up to queueMax of
-the job's definition, and run one after the other with their own arguments.
+		Long: `Run all items of a job now, on all its hosts, regardless of its schedule. Idle items begin
+at once; items that still run begin again when they end. Until a trigger has begun on all
+hosts, further triggers are queued behind it, up to queueMax of the job's definition, and
+run one after the other with their own arguments.
 
-With --items only some of the items run; with --param the guests see that text as the
-job's parameter, this once; with --at they see that time as the instant of their run.
-A job that declares arguments is given them with --arg; what is not given has its
-default.
+--items runs only some items. --param replaces the job's parameter for this run. --at
+replaces the instant that the guests see. --arg sets an argument that the job declares;
+other arguments have their defaults.
 
---wait waits until all items have ended, on all hosts, and --follow shows what they log
-meanwhile; of a trigger that is queued, until its turn has come and it has ended. The
-exit code says how it went: 0, all items were OK; 5, an item was not; 6, an item did not
-run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends the command and not
-the run.`,
+--wait waits until all items have ended on all hosts, also for a trigger that is queued;
+--follow also shows their log lines. The exit code is 0 if all items ended with OK, 5 if an
+item did not, 6 if an item did not run, and 4 if the run goes on: --timeout has passed, or
+you pressed Ctrl-C, which ends the command and not the run.`,
 		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run settle --arg day=2026-03-01 --arg limit=10\n  wasmjob job run cities --follow --timeout 1h",
 		Args:    command.Exactly("the job's name"),
 	}
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
-	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
-	cmd.Flags().StringVar(&f.at, "at", "", "run for this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
-	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; it is kept in the history")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code says how it went")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait as with --wait, and show what is logged meanwhile")
-	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "how long to wait at most, a `DURATION`; the run goes on after that (default: no limit)")
+	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; the history records it")
+	cmd.Flags().StringVar(&f.at, "at", "", "run with this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
+	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; the history records it")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code gives the result")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait as with --wait, and show log lines meanwhile")
+	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "wait at most this `DURATION`; the run goes on after that (default: no limit)")
 	f.how.AddOutput(cmd, "the number of the trigger, and how it ended,")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
 		args, err := f.args(cmd)
@@ -162,17 +160,17 @@ func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
 func (f *triggerFlags) check(ctx context.Context, cmd *cobra.Command, r *command.Reached) error {
 	switch {
 	case !f.wait && cmd.Flags().Changed("timeout"):
-		return command.Usagef("--timeout is for --wait and --follow")
+		return command.Usagef("--timeout needs --wait or --follow")
 	case !f.wait:
 		return nil
 	case f.timeout < 0:
 		return command.Usagef("--timeout: found %s, expected 0s or more", f.timeout)
 	case r.Client == nil:
-		return command.Usagef("--wait asks a host, which answers from the histories of all hosts; ask one with --admin, not ZooKeeper itself")
+		return command.Usagef("--wait needs a host, which reads the histories of all hosts; name a host with --admin instead of ZooKeeper")
 	}
 	report, err := reportOf(ctx, r.Client)
 	if err == nil && report.History == nil {
-		err = errors.New("the host keeps no history (--history off), so it cannot say how a trigger ends; trigger without --wait")
+		err = errors.New("the host keeps no history (--history off), so it cannot see how the trigger ends; leave --wait out")
 	}
 	return err
 }
@@ -199,7 +197,7 @@ func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.
 			again, silent = process()
 		}
 		if unknown != nil || silent != nil || !again.Equal(started) || try == mostTries {
-			return made, fmt.Errorf("it is not known whether job %q was triggered: 'wasmjob access audit --job %s --what trigger' shows it; the answer was lost: %w", job, words.Argument(job), err)
+			return made, fmt.Errorf("job %q may have been triggered or not, because the host's answer was lost; 'wasmjob access audit %s --what trigger' shows it: %w", job, words.Argument(job), err)
 		}
 	}
 }
@@ -247,16 +245,16 @@ func (t *triggered) text(args tree.TriggerArgs, byHost bool) string {
 		done += " with " + args.String()
 	}
 	if t.Queued != 0 {
-		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun everywhere", t.Queued, words.Count(t.Ahead, "trigger"))
+		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun on all hosts", t.Queued, words.Count(t.Ahead, "trigger"))
 	}
 	if t.Earlier != 0 {
-		done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", t.Earlier, t.Trigger)
+		done += fmt.Sprintf("; trigger %d still waits on some hosts: a host that has begun none of its items runs once for both, as trigger %d", t.Earlier, t.Trigger)
 	}
 	switch {
 	case t.Trigger != 0 && byHost:
 		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("job runs", t.Job), t.Trigger)
 	case t.Queued != 0 && byHost:
-		done += fmt.Sprintf("; '%s --trigger %d' says how it stands", words.Command("explain", t.Job), t.Queued)
+		done += fmt.Sprintf("; '%s --trigger %d' shows its progress", words.Command("explain", t.Job), t.Queued)
 	}
 	return done + "\n"
 }
@@ -316,7 +314,7 @@ func (t *triggered) summary() string {
 		}
 	}
 	if len(parts) == 0 {
-		return "nothing is known of its items"
+		return "the state of its items is unknown"
 	}
 	return strings.Join(parts, "; ")
 }
@@ -374,7 +372,7 @@ func (w *waiting) wait(ctx context.Context) error {
 			}
 			if l.answer == nil {
 				if !silent {
-					fmt.Fprintf(w.p.Err, "wasmjob: %v; the command asks again until it answers\n", l.err)
+					fmt.Fprintf(w.p.Err, "wasmjob: %v; the command asks again until the host answers\n", l.err)
 				}
 				silent = true
 				continue
@@ -400,7 +398,7 @@ func (w *waiting) wait(ctx context.Context) error {
 		case <-last:
 			return w.show(exit, "")
 		case <-limit:
-			return w.show(command.ExitRunning, fmt.Sprintf("--timeout %s is over", w.flags.timeout))
+			return w.show(command.ExitRunning, fmt.Sprintf("--timeout of %s has passed", w.flags.timeout))
 		case s := <-signals:
 			return w.show(command.ExitRunning, signalName(s))
 		case <-ctx.Done():
@@ -425,7 +423,7 @@ func (w *waiting) show(exit command.Exit, why string) error {
 	case command.ExitRunning:
 		w.Outcome = outcomeRunning
 		text = ""
-		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, number, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
+		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s shows its progress, and '%s' ends it.\n", why, number, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
 	case 0:
 	default:
 		text += explained + " says why\n"

@@ -39,7 +39,7 @@ func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, 
 		}
 		text = t.String()
 		if len(causes) < len(all) {
-			text += fmt.Sprintf("%d alerts in all; --output json has each\n", len(all))
+			text += fmt.Sprintf("%d alerts in all; --output json lists each\n", len(all))
 		}
 	}
 	t := terminal.NewTable(s, "SILENCE", "JOBS", "RULES", "UNTIL", "BY", "WHY")
@@ -58,13 +58,13 @@ func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, 
 		text += "\n" + t.String()
 	}
 	if len(without) > 0 {
-		text += "\n" + s.Paint(terminal.Yellow, "not judged, because these hosts were started without --alerts: "+joined(without)) + "\n"
+		text += "\n" + s.Paint(terminal.Yellow, "these hosts judge no alerts, because they were started without --alerts: "+joined(without)) + "\n"
 	}
 	if len(problems) > 0 {
 		text += "\n" + s.Paint(terminal.Yellow, strings.Join(problems, "\n")) + "\n"
 	}
 	if list.Problem != "" {
-		text += "\n" + s.Paint(terminal.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+list.Problem) + "\n"
+		text += "\n" + s.Paint(terminal.Yellow, "this list was read at "+stamp(list.Read, now)+" and may be out of date: "+list.Problem) + "\n"
 	}
 	return text
 }

@@ -33,7 +33,7 @@ func BackfillPlan(s terminal.Style, job string, plan *service.BackfillPlan) stri
 		t.Add(terminal.Plain(fmt.Sprint(n+1)), terminal.Plain(at.Format(time.RFC3339)), terminal.Plain(fmt.Sprint(plan.Items)))
 	}
 	least := time.Duration(len(plan.Instants)-1) * plan.Every
-	return t.String() + fmt.Sprintf("%s of %s with %s each, oldest first, one each %s at most: %s or more\n",
+	return t.String() + fmt.Sprintf("%s of %s with %s each, oldest first, at most one per %s: takes at least %s\n",
 		words.Count(len(plan.Instants), "instant"), job, words.Count(plan.Items, "item"), words.Duration(plan.Every), words.Duration(least))
 }
 
@@ -65,9 +65,9 @@ func Backfills(s terminal.Style, job string, all *service.Backfills) string {
 func backfillState(f *engine.BackfillStatus) string {
 	switch {
 	case f.Ended.IsZero() && !f.Newest.IsZero():
-		return "goes on; the newest instant is " + f.Newest.Format(time.RFC3339)
+		return "running; its newest instant is " + f.Newest.Format(time.RFC3339)
 	case f.Ended.IsZero():
-		return "goes on"
+		return "running"
 	case f.Cancelled != "":
 		return "cancelled " + f.Ended.Format(time.RFC3339) + " by " + f.Cancelled
 	}

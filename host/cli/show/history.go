@@ -280,7 +280,7 @@ func reasons(s terminal.Style, list []cluster.Job, now time.Time) string {
 		}
 	}
 	if more := len(lines) - mostReasons; more > 0 {
-		lines = append(lines[:mostReasons:mostReasons], fmt.Sprintf("%d more such lines; --output json has all, wasmjob status those of one host\n", more))
+		lines = append(lines[:mostReasons:mostReasons], fmt.Sprintf("%d more such lines; --output json shows all, wasmjob status those of one host\n", more))
 	}
 	return strings.Join(lines, "")
 }
@@ -405,13 +405,13 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		return nil
 	}
 	if r.Status.State == engine.HostSuspect {
-		list = append(list, "its session with the registry is suspect: nothing begins")
+		list = append(list, "its session with the registry is suspect: no item begins")
 	}
 	if !r.Ready {
 		list = append(list, strings.TrimSuffix("not ready: "+r.Reason, ": "))
 	}
 	if h.Stopped > 0 {
-		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob host start --instance "+r.Status.Instance+"' runs them again")
+		list = append(list, "an operator stopped "+words.Count(h.Stopped, "job")+" here; 'wasmjob host start --instance "+r.Status.Instance+"' starts them again")
 	}
 	if n := len(h.Disabled); n > 0 {
 		const most = 3
@@ -425,7 +425,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		list = append(list, drainText(h.Draining))
 	}
 	if r.History != nil && r.History.Problem != "" {
-		list = append(list, fmt.Sprintf("its history cannot be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
+		list = append(list, fmt.Sprintf("its history could not be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
 	}
 	if n := len(r.Status.Refused); n > 0 {
 		list = append(list, words.Count(n, "file")+" refused")
@@ -471,7 +471,7 @@ func Upcoming(s terminal.Style, upcoming, frequent []service.Upcoming, now time.
 		text = t.String()
 	}
 	for _, f := range frequent {
-		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(terminal.Bold, f.Job), stamp(f.Time, now))
+		text += fmt.Sprintf("%s fires too often to list, first at %s\n", s.Paint(terminal.Bold, f.Job), stamp(f.Time, now))
 	}
 	return text
 }
@@ -480,7 +480,7 @@ func Upcoming(s terminal.Style, upcoming, frequent []service.Upcoming, now time.
 func Silent(s terminal.Style, silent []string) string {
 	var b strings.Builder
 	for _, h := range silent {
-		b.WriteString(s.Paint(terminal.Yellow, "does not answer, what it knows is missing: ") + h + "\n")
+		b.WriteString(s.Paint(terminal.Yellow, "this host does not answer, so its records are missing: ") + h + "\n")
 	}
 	return b.String()
 }

@@ -152,7 +152,7 @@ func purpose(module string) string {
 	case abi.ModuleWASI:
 		return "clocks, randomness, arguments, standard streams, mounted directories"
 	case abi.ModuleIO:
-		return "reading, writing and waiting, of requests and connections"
+		return "reading and writing requests and connections, and waiting for them"
 	case abi.ModuleHTTP:
 		return "HTTP requests to the addresses that are granted"
 	case abi.ModuleNet:

@@ -31,7 +31,7 @@ sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1 (:9770
 Refused files
 bad.wasm on 10.0.0.2  1m ago, an earlier version stays in force
   not a module
-does not answer, what it knows is missing: 10.0.0.3: it has not answered in time
+this host does not answer, so its records are missing: 10.0.0.3: it has not answered in time
 `
 	if got := Modules(terminal.Style{}, m, []cluster.Host{{ID: "a", Name: "10.0.0.1 (:9770)", ServerIP: "10.0.0.1"}, {ID: "b", Name: "10.0.0.2", ServerIP: "10.0.0.2"}}, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

@@ -57,7 +57,7 @@ func triggersText(s terminal.Style, w *admin.Triggers, now time.Time) string {
 		return ""
 	}
 	t := terminal.NewTable(s, "TRIGGER", "ASKS FOR", "WAITS FOR")
-	before := "a host to make a round of it"
+	before := "a host to start it"
 	if f := w.First; f != nil {
 		var waits []string
 		if len(f.Hosts) > 0 {
@@ -114,7 +114,7 @@ func disabledServers(s terminal.Style, shards *admin.Shards) string {
 	if len(shards.DisabledServers) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "paused"),
+	text := fmt.Sprintf("%s %s for the job; %s resumes all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "paused"),
 		words.Command("job resume", shards.Job))
 	var said words.Few[string]
 	for _, by := range shards.Said {
@@ -267,7 +267,7 @@ func Since(p *cluster.Paused, now time.Time) string {
 
 func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	if len(shards.Items) == 0 {
-		return "no items yet: no leader has sharded the job\n"
+		return "no items yet: the leader has not sharded the job\n"
 	}
 	t := terminal.NewTable(s, "ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")
 	t.Spare = []string{"PARAMETER", "ENDED"}
@@ -323,16 +323,16 @@ func shardingText(shards *admin.Shards) string {
 		}
 	}
 	if present > 0 && enabled == 0 {
-		return "all servers are paused; resharding waits until one is resumed"
+		return "all servers are paused: resharding waits until one of them is resumed"
 	}
-	return "resharding is under way"
+	return "resharding is in progress"
 }
 
 // askedToWait says until when the job waits, and for what, if its guests had it wait beyond its next fire; empty if they did not.
 func askedToWait(j *cluster.Job) string {
 	for _, w := range j.Waits {
 		if !j.Next.IsZero() && w.Until.After(j.Next) {
-			return "it waits until " + w.Until.UTC().Format(time.RFC3339) + ", as its guests asked, for " + w.Reason
+			return "its guests asked it to wait until " + w.Until.UTC().Format(time.RFC3339) + ", for " + w.Reason
 		}
 	}
 	return ""
@@ -387,7 +387,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 		b.WriteString("\n" + s.Wrapped(items+"\n") + itemsSaid(s, shards))
 	}
 	if len(shards.Digests) > 1 {
-		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(terminal.Yellow, "warning:"), len(shards.Digests))
+		fmt.Fprintf(&b, "\n%s this job runs %d different modules:\n", s.Paint(terminal.Yellow, "warning:"), len(shards.Digests))
 		for _, d := range shards.Digests {
 			var ids []string
 			for _, i := range shards.Instances {
@@ -454,9 +454,9 @@ func movesText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 			where = i.RunningOn
 		}
 		if !i.Begun.IsZero() && i.Fence != 0 {
-			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
+			ran = ", which has been running it for " + words.Ago(max(0, now.Sub(i.Begun)))
 		}
-		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s, while the item ran, and it moves when it ends\n",
+		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s while the item ran, and the item moves when its run ends\n",
 			s.Paint(terminal.Yellow, "waits:"), i.Item, where, ran, words.Since(i.MovesSince, now))
 	}
 	if b.Len() == 0 {
@@ -490,7 +490,7 @@ func heldText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 		if i.Held.IsZero() {
 			continue
 		}
-		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); %s lets it run again\n",
+		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died during its runs (%s); %s releases it\n",
 			s.Paint(terminal.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", strings.Join(i.Died, ", "), words.Command("job release", shards.Job, "--item", strconv.Itoa(i.Item)))
 	}
 	if b.Len() == 0 {
@@ -534,7 +534,7 @@ func sessionText(v *report.Session, now time.Time) string {
 	if v.Server == "" {
 		server = "not connected"
 	}
-	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, words.Duration(v.Timeout))
+	text := fmt.Sprintf("%s, %s, id %s, expires %s after the last heartbeat", v.Trust, server, v.ID, words.Duration(v.Timeout))
 	if !v.Answered.IsZero() {
 		text += ", last answer " + words.Since(v.Answered, now)
 	}

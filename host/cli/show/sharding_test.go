@@ -26,7 +26,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		}}
 	text := Instances(terminal.Style{}, s, nil, now)
 	for _, want := range []string{
-		"STATE    OWNS  RUNNING", "waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
+		"STATE    OWNS  RUNNING", "waits: item 1 stays on 10.0.0.1@-@1, which has been running it for 20m; the job was resharded 5m ago while the item ran, and the item moves when its run ends\n",
 		"waits: item 2 stays on 10.0.0.3@-@3; the job was resharded 5m ago", // a Java host: what the record says is of another run
 	} {
 		if !strings.Contains(text, want) {
@@ -46,7 +46,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 // disabled, and status JOB and shards say so.
 func TestShardingOfDisabledServers(t *testing.T) {
 	t.Parallel()
-	const divided, waits = "resharding is under way", "all servers are paused; resharding waits until one is resumed"
+	const divided, waits = "resharding is in progress", "all servers are paused: resharding waits until one of them is resumed"
 	for _, c := range []struct {
 		name      string
 		instances []admin.Instance
@@ -254,7 +254,7 @@ func TestDisabled(t *testing.T) {
 		DisabledServers: []string{"10.0.0.2", "10.0.0.9"}, Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2}, {Item: 3, Disabled: true}}}
 	shards, status := Shards(terminal.Style{}, s, now), Instances(terminal.Style{}, s, nil, now)
 	for _, text := range []string{shards, status} {
-		for _, want := range []string{"READY, paused", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are paused for the job: wasmjob job resume \"my job\" lets it run on all servers\n"} {
+		for _, want := range []string{"READY, paused", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are paused for the job; wasmjob job resume \"my job\" resumes all servers\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}

@@ -130,10 +130,10 @@ func lostText(s terminal.Style, r *report.Report) string {
 func noSessionText(s terminal.Style, lost, unknown int, since, now time.Time) string {
 	var parts []string
 	if lost > 0 {
-		parts = append(parts, fmt.Sprintf("no session with the registry since %s (%s ago): %s as known then; nothing begins", stamp(since, now), words.Ago(max(0, now.Sub(since))), words.Count(lost, "job")))
+		parts = append(parts, fmt.Sprintf("no session with the registry since %s (%s ago): %s shown as of then, and no item begins", stamp(since, now), words.Ago(max(0, now.Sub(since))), words.Count(lost, "job")))
 	}
 	if unknown > 0 {
-		parts = append(parts, fmt.Sprintf("no session with the registry since the start: nothing is known of %s", words.Count(unknown, "job")))
+		parts = append(parts, fmt.Sprintf("no session with the registry since the start: the state of %s is unknown", words.Count(unknown, "job")))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -169,7 +169,7 @@ func notesText(s terminal.Style, r *report.Report) string {
 			fmt.Fprintf(&notes, "%s: %s %s for %s\n", j.Name, s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
 		for _, l := range j.Listeners {
-			fmt.Fprintf(&notes, "%s: listener %s runs for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("job kill", j.Name))
+			fmt.Fprintf(&notes, "%s: listener %s has been running for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("job kill", j.Name))
 		}
 		for _, w := range j.Warnings {
 			fmt.Fprintf(&notes, "%s: %s %s\n", j.Name, s.Paint(terminal.Yellow, "warning:"), indented(w))
@@ -201,9 +201,9 @@ func historyText(r *report.Report) string {
 	case h == nil || (h.Dropped == 0 && h.Problem == ""):
 		return ""
 	case h.Problem != "" && h.Spooled > 0:
-		return fmt.Sprintf("cannot be written for %s, %s wait on the disk, %d lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Spooled), "event"), h.Dropped, h.Problem)
+		return fmt.Sprintf("could not be written for %s; %s wait on the disk, %d lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Spooled), "event"), h.Dropped, h.Problem)
 	case h.Problem != "":
-		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
+		return fmt.Sprintf("could not be written for %s; %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
 	}
 	return words.Count(int(h.Dropped), "event") + " lost since the start"
 }

@@ -84,7 +84,7 @@ func (s stream) Write(p []byte) (int, error) {
 }
 
 func droppedLine(n int) string {
-	return fmt.Sprintf("… %d lines dropped: they came faster than they could be shown\n", n)
+	return fmt.Sprintf("… %d lines dropped, because they came faster than the terminal shows them\n", n)
 }
 
 // Close writes what is queued and joins the goroutine, unless the stream takes

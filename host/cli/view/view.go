@@ -188,7 +188,7 @@ func (v *View) flush(now time.Time) {
 	}
 	v.added = nil
 	if n := v.dropped.Swap(0); n > 0 {
-		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events came too fast to be shown here", n)})
+		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events were not logged, because they came too fast", n)})
 	}
 	r := v.rest
 	if r.fires+r.others == 0 {
@@ -326,7 +326,7 @@ func (v *View) jobEvent(e event.Event) {
 		case event.SessionLive:
 			say(zapcore.DebugLevel, "registry session live")
 		case event.SessionSuspect:
-			say(zapcore.WarnLevel, "registry session suspect: nothing begins until it is known to be alive")
+			say(zapcore.WarnLevel, "registry session suspect: no item begins until the registry answers")
 		}
 	}
 }
@@ -338,7 +338,7 @@ func (v *View) assigned(e event.Event) {
 		if !v.owners[e.Job] {
 			return
 		}
-		text = "this host runs no items any more"
+		text = "this host no longer runs items of the job"
 	}
 	v.owners[e.Job] = len(e.Items) > 0
 	if l, held := v.cameNow(e.Job); held {

@@ -639,7 +639,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is paused: wasmjob job resume cities --item 2\n")
 	runCLI(t, env, "job", "resume", "cities", "--item", "2").expect(t, exitOK)
 	runCLI(t, env, "job", "pause", "cities", "--server", "127.0.0.1").expect(t, exitOK)
-	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, paused", "server 127.0.0.1 is paused for the job: wasmjob job resume cities lets it run on all servers")
+	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, paused", "server 127.0.0.1 is paused for the job; wasmjob job resume cities resumes all servers")
 	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "resumed cities on 127.0.0.1\n")
 	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)

@@ -108,7 +108,7 @@ func TestPlanHistory(t *testing.T) {
 	if got.KnownRuns != 3 || got.Before.Skipped["overlap"] != 0 || got.After.Skipped["overlap"] != 3 || got.After.Runs != 4 || len(got.Jobs) != 1 || got.Jobs[0].FiresAdded != 4 {
 		t.Errorf("got %s", r.out)
 	}
-	runCLI(t, nil, append([]string{"plan", old, old}, args...)...).expect(t, exitOK, "nothing is skipped or overlaps that was not before")
+	runCLI(t, nil, append([]string{"plan", old, old}, args...)...).expect(t, exitOK, "no instant is newly skipped, and no run newly overlaps")
 	runCLI(t, nil, append([]string{"plan", old, changed, "-o", "markdown"}, args...)...).expect(t, 3, "| overlaps | 0 | 3 |", "**Plan** of")
 	runCLI(t, nil, append([]string{"plan", changed}, args...)...).expect(t, exitOK, "overlaps")
 }
@@ -155,7 +155,7 @@ func TestPlanRunning(t *testing.T) {
 	if !slices.Equal(got.Silent, []string{"10.0.0.2: no answer"}) {
 		t.Errorf("silent are %q", got.Silent)
 	}
-	const silent = "does not answer, what it knows is missing: 10.0.0.2: no answer"
+	const silent = "this host does not answer, so its records are missing: 10.0.0.2: no answer"
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run", silent)
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h", "--output", "markdown").expect(t, 3, silent[1:])
 	runs = false
