@@ -189,7 +189,7 @@ func TestSecondSignal(t *testing.T) {
 	if code := h.exit(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	h.line(0, "stopped at once by a second signal")
+	h.line(0, "a second signal stopped the host at once")
 	h.of("", 0, kind(event.HostStopped))
 	p.refused(1, []string{"no host is running here"}, "status")
 

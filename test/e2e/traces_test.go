@@ -184,7 +184,7 @@ func TestTracesThatAreNotTaken(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				t.Errorf("the end took %s", took)
 			}
-			h.line(0, "the last traces are lost")
+			h.line(0, "the last traces were lost")
 		})
 	}
 }

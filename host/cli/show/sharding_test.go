@@ -189,7 +189,7 @@ func TestQueuedItems(t *testing.T) {
 // TestStatusWarnings: what is wrong with the host as a whole is among the notes.
 func TestStatusWarnings(t *testing.T) {
 	t.Parallel()
-	text := Status(terminal.Style{}, &report.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
+	text := Status(terminal.Style{}, &report.Report{Warnings: []string{"a directory is mounted for job \"improt\", which does not exist"}}, false)
 	if !strings.Contains(text, "Notes\nwarning: a directory is mounted for job \"improt\"") {
 		t.Errorf("the notes:\n%s", text)
 	}

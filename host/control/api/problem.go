@@ -46,7 +46,7 @@ func problem(err error) error {
 		answer.Status = statusOf(err)
 	}
 	if answer.Status == http.StatusGatewayTimeout {
-		answer.Detail = "not done within " + operationTimeout.String() + ", it may still take effect: " + err.Error()
+		answer.Detail = "not done within " + operationTimeout.String() + "; it may still take effect: " + err.Error()
 	}
 	answer.Title = http.StatusText(answer.Status)
 	return answer

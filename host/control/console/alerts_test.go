@@ -267,7 +267,7 @@ func TestAlertsNowhere(t *testing.T) {
 	a := s.get("/alerts")
 	a.has(t, 200, "No host looks for alerts", "wasmjob run --alerts alerts.yaml", "Nothing is silenced.")
 	a.lacks(t, "No alert is firing", "Messages are sent by", "Send a test message")
-	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, 200, "this host has no file of alerts")
+	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, 200, "this host has no alerts file")
 	s.lang = "zh"
 	s.get("/alerts").has(t, 200, "没有主机检查告警")
 	s.lang = "en"

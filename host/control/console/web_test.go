@@ -603,7 +603,7 @@ func TestActions(t *testing.T) {
 	s.get("/jobs/runs").has(t, 200, "Only these items (empty: all)", "Another parameter, this once (nothing typed", "An empty parameter, this once")
 	s.post("/jobs/runs/trigger", "items", "1", "param", "<b>day 1", "back", "/jobs/runs").has(t, 200, "runs is triggered.")
 	both := s.post("/jobs/runs/trigger", "param", "x", "emptyParam", "true", "back", "/jobs/runs")
-	both.has(t, http.StatusBadRequest, "found a parameter, and that it is to be empty; expected one of the two")
+	both.has(t, http.StatusBadRequest, "found a parameter, and also that it is empty; expected one of the two")
 	for _, page := range []string{"/run?", "/jobs/runs/fire?"} {
 		var link string
 		s.Until("the run is listed", func() bool {

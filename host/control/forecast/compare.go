@@ -120,7 +120,7 @@ func read(definitions []Definition, o Options) (*side, error) {
 	after = coordination.Circular(after)
 	for _, j := range s.jobs {
 		if path := coordination.Cycle(j.Name, func(job string) []string { return after[job] }); path != nil {
-			problems.Add(fmt.Errorf("job %q: after: the jobs would come after each other: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
+			problems.Add(fmt.Errorf("job %q: after: the jobs would follow each other in a circle: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
 		}
 	}
 	return s, problems.Err()

@@ -130,7 +130,7 @@ func TestReadyWhileModulesAreCompiled(t *testing.T) {
 		}
 	}
 	p = report.Pending{Starting: true}
-	expect(503, "not ready: the plugins directory is being read", "the plugins directory is being read")
+	expect(503, "not ready: the host is reading its plugins directory", "the host is reading its plugins directory")
 	list := []report.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}, Since: time.Unix(1, 0).UTC()}, {Module: "spin.wasm", Jobs: []string{}}}
 	p = report.Pending{Starting: true, Compiling: list}
 	expect(503, "not ready: compiling: slow.wasm, spin.wasm", "compiling: slow.wasm, spin.wasm")

@@ -28,7 +28,7 @@ func inChain(c claim, after map[string][]string) claim {
 		return c
 	}
 	if path := coordination.Cycle(c.doc.Configuration.JobName, func(job string) []string { return after[job] }); path != nil {
-		c.lacks = "after: the jobs would come after each other: " + words.Clip(strings.Join(path, " -> "))
+		c.lacks = "after: the jobs would follow each other in a circle: " + words.Clip(strings.Join(path, " -> "))
 	}
 	return c
 }

@@ -142,7 +142,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"help", "status"}, exitOK, "Show the jobs of the running host"},
 		{[]string{"print-config"}, exitUsage, `unknown command "print-config"; 'wasmjob run --print-config' shows the settings`},
 		{[]string{"chaos", "--seed", "7"}, exitUsage, `unknown command "chaos"; it is a program of its own: wasmjob-chaos`},
-		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' takes jobs over from ElasticJob`},
+		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' imports jobs of ElasticJob`},
 		{[]string{"completion", "tcsh"}, exitUsage, `there is no completion for "tcsh"; expected bash, zsh, fish or powershell`},
 		{[]string{"completion"}, exitOK, "powershell"},
 		{[]string{"run", "--plugns", "x"}, exitUsage, `unknown flag --plugns; did you mean "--plugins"?` + "\nSee 'wasmjob run --help'."},
@@ -591,7 +591,7 @@ func (h *hosted) await(t *testing.T, word string, args ...string) result {
 
 func TestOperatingARunningHost(t *testing.T) {
 	t.Parallel()
-	runCLI(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
+	runCLI(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running on this machine", "127.0.0.1:1", "wasmjob run")
 
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n") // only a trigger runs it
 	for name, text := range map[string]string{"once.yaml": "module: cities.wasm\ntype: SIMPLE\nshardingTotalCount: 1\njobParameter: ok\n", "bad.wasm": "not a module"} {
@@ -660,7 +660,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "stopped", "job", "list")
 	h.await(t, "started cities\n", "job", "start", "cities")
 	h.await(t, "cities runs here already", "job", "start", "cities")
-	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob host list' shows when a shutdown takes effect")
+	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1 yet: 'wasmjob host list' shows when a shutdown has taken effect")
 	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have stopped\n")
 	h.await(t, "stopped here by an operator", "host", "list")
 	runCLI(t, env, "job", "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
@@ -810,7 +810,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d events %s, want %d", kinds[kind], kind, want)
 		}
 	}
-	runCLI(t, client, "status").expect(t, exitFailure, "no host is running here")
+	runCLI(t, client, "status").expect(t, exitFailure, "no host is running on this machine")
 	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -949,7 +949,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 	if entry := logs.await(t, "what was running counts as unfinished"); !strings.Contains(entry, `"items":"0"`) {
 		t.Errorf("it does not say what was cut off: %s", entry)
 	}
-	logs.await(t, "stopped at once by a second signal")
+	logs.await(t, "a second signal stopped the host at once")
 }
 
 // TestValidateWarns: what a host takes and what will not do what is expected is

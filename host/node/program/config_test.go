@@ -296,7 +296,7 @@ func TestHistoryScheme(t *testing.T) {
 
 func TestZooKeeperWithoutCredentialsIsAWarning(t *testing.T) {
 	t.Parallel()
-	const want = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
+	const want = "hosts use ZooKeeper without credentials: everyone who can connect to it can change the jobs and their settings; give credentials with --zk-credentials-file"
 	for _, c := range []struct {
 		env  []string
 		warn bool
@@ -422,7 +422,7 @@ entirely-different: 1
 		`FILE:12: mount of job gone: directory "P/gone" does not exist`,
 		`FILE:13: unknown key "geust" in a mount; did you mean "guest"?`,
 		`FILE:13: mount of job key: the guest's path is missing`,
-		`FILE:14: mount of job twice: two directories for the guest's path /x`,
+		`FILE:14: mount of job twice: two mounts have the guest's path /x`,
 		`FILE:15: mounts: job "text": want a list of {host: DIR, guest: PATH}`,
 		`FILE:16: unknown key "entirely-different"`,
 		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH; did you mean "zookeeper"?`,
@@ -612,7 +612,7 @@ func TestHistoryInADatabase(t *testing.T) {
 		{[]string{"WASMJOB_HISTORY=postgres://ann:s3cr3t@db/jobs?sslmode=disable"}, []string{"--data", "D"}, "postgres://ann@db/jobs?sslmode=disable", ""},
 		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs?sslmode=disable&spool=/s", "--cache", "off"}, "postgres://ann@db/jobs?sslmode=disable", ""},
 		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "there are credentials in " + secret + ", too"},
-		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials are in WASMJOB_HISTORY_CREDENTIALS, too"},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials were given in WASMJOB_HISTORY_CREDENTIALS, too"},
 		{[]string{"WASMJOB_HISTORY_CREDENTIALS=s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "", "these are not credentials; want user:password"},
 		{nil, []string{"--history", "oracle://ann:s3cr3t@db/jobs"}, "", "found the scheme \"oracle\""},
 		{nil, []string{"--history", "mysql://ann:s3cr3t@db/jobs", "--cache", "off"}, "", "there is no place for it"},

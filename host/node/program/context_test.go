@@ -103,8 +103,8 @@ func TestContexts(t *testing.T) {
 	do("context", "set", "ensemble", "--zk", "127.0.0.1:1", "--registry", "zookeeper://127.0.0.1:2").expect(t, exitFailure, "[registry zk]")
 	do("context", "rm", "ensemble").expect(t, exitOK)
 	do("context", "set", "gone", "--admin", "127.0.0.1:1", "--token-file", filepath.Join(home, "prod.token")).expect(t, exitOK)
-	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
-	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
+	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running on this machine: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
+	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running on this machine: nothing answers at 127.0.0.1:1")
 
 	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; choose another one first: wasmjob context use NAME (gone, prod, zk)`)
 	is(staging)
@@ -113,7 +113,7 @@ func TestContexts(t *testing.T) {
 	do("context", "use", "prod").expect(t, exitOK)
 	do("context", "rm", "staging").expect(t, exitOK, "staging is removed\n")
 	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands now ask the host that runs on this machine\n")
-	do("job", "list").expect(t, exitFailure, "no host is running here")
+	do("job", "list").expect(t, exitFailure, "no host is running on this machine")
 	if err := os.WriteFile(file, []byte("contexts:\n  prod: {admn: x}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}

@@ -82,7 +82,7 @@ func TestGrantsCommand(t *testing.T) {
 		t.Errorf("%d, %v: %s", r.code, err, r.out)
 	}
 
-	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
+	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module needs grants files: name them with --grants")
 	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
 	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "access", "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
 	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")

@@ -129,7 +129,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	if want("users") && l.origins["users"] != "default" && result.Access.Users != "" {
 		if _, err := os.Stat(result.Access.Users); errors.Is(err, fs.ErrNotExist) {
-			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is let in until 'wasmjob access user add' or 'wasmjob access token create' makes the file", l.origins["users"], result.Access.Users))
+			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is accepted until 'wasmjob access user add' or 'wasmjob access token create' creates the file", l.origins["users"], result.Access.Users))
 		}
 	}
 	result.warnings = l.warnings
@@ -160,7 +160,7 @@ func (l *loader) checkMounts() {
 		for _, m := range l.mounts[job] {
 			err := checkMount(m)
 			if err == nil && guests[m.Guest] {
-				err = fmt.Errorf("two directories for the guest's path %s", m.Guest)
+				err = fmt.Errorf("two mounts have the guest's path %s", m.Guest)
 			}
 			if err != nil {
 				l.problem(l.origins[mountOf(job)], "mount of job "+job, err)
@@ -481,7 +481,7 @@ func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 }
 
 func addCeilingFlag(flags *pflag.FlagSet) {
-	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,...`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/ceilings.md lists them)")
+	flags.StringArray(ceilingFlag, nil, "upper limits of jobs' settings and quotas: `JOBS:NAME=VALUE,...`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated; for each ceiling the first entry that matches the job and sets it applies (docs/ceilings.md)")
 }
 
 // ceilingsOf are the ceilings that flags and the environment give a command that

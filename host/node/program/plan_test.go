@@ -63,7 +63,7 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition there"},
 		{[]string{bad}, exitUsage, filepath.Join("bad", "a.yaml") + ":1:"},
 		{[]string{twice}, exitFailure, `job "b" is defined in`},
-		{[]string{circle}, exitFailure, "the jobs would come after each other: a -> b -> a"},
+		{[]string{circle}, exitFailure, "the jobs would follow each other in a circle: a -> b -> a"},
 	} {
 		runCLI(t, nil, append([]string{"plan"}, tt.args...)...).expect(t, tt.code, tt.want)
 	}

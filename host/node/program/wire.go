@@ -212,7 +212,7 @@ func (s *system) wireRuntime(ctx context.Context) error {
 		return err
 	}
 	if s.workers = newWorkers(p, s.runtime, l.MaxConcurrency, terminal.Slog(s.log)); s.workers == nil {
-		return errors.New("worker processes: the file of this program cannot be found, so it cannot be started once more")
+		return errors.New("worker processes: the file of this program was not found, so no worker process can be started")
 	}
 	s.onClose("worker processes", func() error { s.workers.Close(); return nil })
 	return workerMetrics(s.metrics, s.workers.Stats)
@@ -258,7 +258,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	s.life = life.New(o)
 	s.onClose("proof of life", s.life.Close)
 	if greatest, file := s.life.Kept(); greatest > 0 {
-		s.numbers.Hear(greatest, "an earlier process of this host had it, says "+file)
+		s.numbers.Hear(greatest, "an earlier process of this host had it, according to "+file)
 	}
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
@@ -284,7 +284,7 @@ func (s *system) wireAddress(ctx context.Context) error {
 		return command.Usage(err)
 	}
 	if doubt != "" {
-		s.log.Warn("this server's address is chosen by its interfaces; choose it with --server-ip if that is wrong",
+		s.log.Warn("this server's address was chosen from its network interfaces; set --server-ip if it is wrong",
 			zap.String("serverIp", ip), zap.String("because", doubt))
 	}
 	s.serverIP = ip
@@ -335,7 +335,7 @@ func (s *system) readFences(ctx context.Context) {
 	defer cancel()
 	runs, err := s.history.Runs(ctx, history.Filter{Limit: history.MaxLimit})
 	if err != nil {
-		s.log.Warn("the history does not say which fences were given out before", zap.Error(err))
+		s.log.Warn("the fences that were issued before could not be read from the history", zap.Error(err))
 		return
 	}
 	for _, r := range runs.Records {
@@ -409,7 +409,7 @@ func keepUnused(shared bool) int64 {
 
 // addChange takes the record of a change that no host was asked for.
 func (s *system) addChange(c history.Change) {
-	s.log.Info("a change in the registry was recorded", zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who), zap.String("reason", c.Why))
+	s.log.Info("recorded a change that was made directly in the registry", zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who), zap.String("reason", c.Why))
 	s.local.Note(c)
 	s.history.AddChange(c)
 }
@@ -431,17 +431,17 @@ func (s *system) wireDump(context.Context) (err error) {
 // memoryMetrics shows what guests and compiled code take of the memory budget.
 func memoryMetrics(m *metrics.Metrics, memory func() plugin.Memory) error {
 	return errors.Join(
-		m.GaugeFunc("memory_budget_bytes", "What guests and compiled modules may take together; 0 is no limit.",
+		m.GaugeFunc("memory_budget_bytes", "The most memory of guests and compiled modules together; 0 means no limit.",
 			func() float64 { return float64(memory().Budget) }),
-		m.GaugeFunc("memory_guests_bytes", "What guests have of the memory budget: memories, tables and stacks.",
+		m.GaugeFunc("memory_guests_bytes", "Memory of guests, which counts to the memory budget: memories, tables and stacks.",
 			func() float64 { return float64(memory().Guests) }),
-		m.GaugeFunc("memory_code_bytes", "What the compiled modules in memory take of the memory budget, about.",
+		m.GaugeFunc("memory_code_bytes", "Approximate memory of the loaded compiled modules, which counts to the memory budget.",
 			func() float64 { return float64(memory().Code) }),
-		m.CounterFunc("module_waits_total", "Times that a fire waited for a module that had left memory.",
+		m.CounterFunc("module_waits_total", "Fires that waited for a module to be loaded into memory again.",
 			func() float64 { return float64(memory().Late) }),
-		m.GaugeFunc("memory_workers_waiting", "Workers that wait until there is memory for their guest.",
+		m.GaugeFunc("memory_workers_waiting", "Workers that wait for memory for their guest.",
 			func() float64 { return float64(memory().Waiting) }),
-		m.CounterFunc("memory_refused_total", "Times that a guest got no more memory because the budget, or its job's share, was used up.",
+		m.CounterFunc("memory_refused_total", "Refused requests of guests for memory, because the budget or the job's share of it was used up.",
 			func() float64 { return float64(memory().Refused) }),
 	)
 }
@@ -449,9 +449,9 @@ func memoryMetrics(m *metrics.Metrics, memory func() plugin.Memory) error {
 // workerMetrics shows the processes in which guests run.
 func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 	return errors.Join(
-		m.GaugeFunc("worker_processes", "Worker processes, which run guests outside of the host's process.",
+		m.GaugeFunc("worker_processes", "Running worker processes, which run guests outside the host's process.",
 			func() float64 { return float64(stats().Running) }),
-		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also to try a module.",
+		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also those that only try a module.",
 			func() float64 { return float64(stats().Started) }),
 		m.CounterFunc("worker_processes_killed_total", "Worker processes that were killed because of what their guests did.",
 			func() float64 { return float64(stats().Killed) }),
@@ -464,7 +464,7 @@ func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 // stuck ends the process: a guest runs on that nothing can stop, and the
 // registry is about to give its items to other hosts.
 func (s *system) stuck(jobs []string) {
-	s.log.Error("a guest of a lost session cannot be stopped: the process ends before another host may run its items", zap.Strings("jobs", jobs))
+	s.log.Error("a guest of a lost session cannot be stopped; the process ends, so that it is gone before another host runs the guest's items", zap.Strings("jobs", jobs))
 	said := make(chan struct{})
 	go func() { // not joined: nothing is, from here on
 		defer close(said)
@@ -582,7 +582,7 @@ func (s *system) wireAdmin(context.Context) error {
 	}
 	s.onClose("admin address", s.admin.Close)
 	if !l.Admin.Local() && s.gate.TLS() == nil {
-		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
+		s.log.Warn("other machines can reach the admin address, and the host does not serve TLS there", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
 	}
 	cluster := ""
 	if s.registry.Backend.Shared() {
@@ -591,7 +591,7 @@ func (s *system) wireAdmin(context.Context) error {
 	note := client.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: s.about().Plugins, Started: s.started, Certificate: absolute(l.Access.TLS.Cert), Cluster: cluster}
 	file, remove, err := note.Leave(client.NoteDirs(s.program.Getenv))
 	if err != nil {
-		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
+		s.log.Warn("commands cannot find this host by themselves and need --admin and --token-file", zap.Error(err))
 	} else {
 		s.onClose("note for clients", remove)
 	}
@@ -622,11 +622,11 @@ func (s *system) pending() report.Pending {
 func (s *system) warnings() []string {
 	var list []string
 	for _, job := range s.catalog.Progress().UnusedMounts {
-		list = append(list, fmt.Sprintf("a directory is mounted for job %q, and there is no such job", job))
+		list = append(list, fmt.Sprintf("a directory is mounted for job %q, which does not exist", job))
 	}
 	if s.gate != nil {
 		if p := s.gate.Users.Problem(); p != "" {
-			list = append(list, "the users file is not taken, and the one before stays in force: "+words.OneLine(p))
+			list = append(list, "the users file is invalid, and the previous one stays in force: "+words.OneLine(p))
 		}
 	}
 	return words.Strings(list, 0)

@@ -353,10 +353,10 @@ func TestSignatures(t *testing.T) {
 		}
 		bearer := signed("GET", "/v1/peer/runs")
 		bearer.Header.Set("Authorization", "Bearer 0123456789abcdef")
-		refused("a token", bearer, "found no Authorization: Wasmjob-Host")
+		refused("a token", bearer, "found no header Authorization: Wasmjob-Host")
 		// What was for another host.
 		r := signed("GET", "/v1/peer/runs")
-		if err := c.Verify(r); err == nil || !strings.Contains(err.Error(), "the request is for host "+b.ID()+", this is "+c.ID()) {
+		if err := c.Verify(r); err == nil || !strings.Contains(err.Error(), "the request is for host "+b.ID()+", but this is "+c.ID()) {
 			t.Errorf("replayed to another host: %v", err)
 		}
 		// A change is taken once, a question as often as it is sent.
@@ -477,9 +477,9 @@ func TestAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	for path, want := range map[string]string{
-		"/half": "its answer is not a host's", "/proxy": "502 Bad Gateway: it is not a host, or a proxy is before it", "/problem": "409 Conflict: it is not so",
-		"/new": "404 Not Found: it is of an earlier version", "/filter": `is of another version, and does not know what it is asked for: outcome: found "UNKNOWN"`, "/parts": "is of another version",
-		"/redirect": "302 Found", "/slow": "it has not answered in time", "/\x00": "its address",
+		"/half": "its answer is not that of a host", "/proxy": "502 Bad Gateway: it is not a host, or a proxy answered", "/problem": "409 Conflict: it is not so",
+		"/new": "404 Not Found: it is of an earlier version", "/filter": `is of another version, and does not know the request: outcome: found "UNKNOWN"`, "/parts": "is of another version",
+		"/redirect": "302 Found", "/slow": "it did not answer in time", "/\x00": "its address",
 	} {
 		if _, err := ask(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)
