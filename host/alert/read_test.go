@@ -109,7 +109,7 @@ func TestParse_mistakes(t *testing.T) {
 		"receivers: {a: {telegram: {chat: x}}}\nroutes: []":                                                                      `receivers.a.telegram: expected chat and tokenFile`,
 		"receivers: {a: {email: {to: x, from: a@b.c, server: s}}}\nroutes: []":                                                   `receivers.a.email.server: found "s", expected HOST:PORT`,
 		"receivers: {a: {email: {to: nobody, from: a@b.c, server: \"s:25\"}}}\nroutes: []":                                       `receivers.a.email.to: found "nobody", expected an address such as ops@example.com`,
-		"receivers: {a: {email: {to: a@b.c, from: a@b.c, server: \"s:25\", user: u}}}\nroutes: []":                               `user and passwordFile go together`,
+		"receivers: {a: {email: {to: a@b.c, from: a@b.c, server: \"s:25\", user: u}}}\nroutes: []":                               `user and passwordFile must be given together`,
 		"receivers: {a: {email: {to: a@b.c, from: a@b.c, server: \"s:25\", user: u, passwordFile: p, plain: true}}}\nroutes: []": `a password for a connection without TLS`,
 	} {
 		_, err := alert.Parse("a.yaml", []byte(text))

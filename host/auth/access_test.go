@@ -245,7 +245,7 @@ func TestRequire(t *testing.T) {
 		{operation.View, "secret", `to view job "secret" you need the role viewer for it; ann has viewer of etl-*`},
 		{operation.Operate, "etl-1", `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`},
 		{operation.Author, "etl-1", `the role author`},
-		{operation.Admin, "", `to administer all jobs, or what is no job's, you need the role admin for *; ann has`},
+		{operation.Admin, "", `to administer all jobs, or anything beyond single jobs, you need the role admin for *; ann has`},
 	} {
 		err := Require(ctx, c.action, c.job)
 		if c.want == "" {

@@ -58,7 +58,7 @@ func (a *access) failed(now moment, what string, err error) {
 		a.refusal.conflict = true
 	}
 	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
-	a.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
+	a.log.Warn(what+" failed; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
 // setback is failed for a step that others do not wait for. If the registry denies it, the
@@ -69,7 +69,7 @@ func (a *access) setback(now moment, what string, err error) (later bool) {
 		return false
 	}
 	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
-	a.log.Warn(what+" is denied; trying again later", zap.Error(err))
+	a.log.Warn("the registry denied "+what+"; trying again later", zap.Error(err))
 	return true
 }
 

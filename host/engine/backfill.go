@@ -161,7 +161,7 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 		pause = lookAgain
 	case errors.Is(err, operate.ErrNothingRuns), errors.Is(err, operate.ErrNoTriggerArgs), errors.As(err, &arg):
 	default:
-		return "going on with a backfill", err
+		return "continuing a backfill", err
 	}
 	if why := err.Error(); b.refused != why {
 		b.refused = why

@@ -119,7 +119,7 @@ func (c *chain) set(after []jobconfig.After) (changed bool) {
 	for _, a := range c.after {
 		if !slices.ContainsFunc(after, func(b jobconfig.After) bool { return a.Job == b.Job }) {
 			if err := coordination.Unfollow(j.work, j.member.Registry, j.layoutOf(a.Job), j.name); err != nil {
-				j.log.Warn("a job before is not left; its leader finds out", zap.String("before", a.Job), zap.Error(err))
+				j.log.Warn("this job could not leave the chain of a job before it; that job's leader will notice", zap.String("before", a.Job), zap.Error(err))
 			}
 		}
 	}
@@ -188,7 +188,7 @@ func (c *chain) rootOf(now moment, id tree.Fire) int64 {
 	if id.Trigger > c.chainedAt && j.member.Followed() {
 		nodes, err := j.member.Registry.Read(j.work, registry.Data(j.member.Layout.Chained()))
 		if err != nil {
-			j.failed(now, "reading which trigger has caused this one", err)
+			j.failed(now, "reading the trigger that caused this one", err)
 			return 0
 		}
 		c.seeChained(nodes[0])
@@ -230,7 +230,7 @@ func (c *chain) enter(now moment, again bool) {
 	}
 	c.checkedFor = strings.Join(key, " ")
 	if refused != nil && (c.err == nil || c.err.Error() != refused.Error()) {
-		j.log.Error("the jobs before are not followed", zap.Error(refused))
+		j.log.Error("the jobs before cannot be followed", zap.Error(refused))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(refused)))
 	}
 	if c.err = nil; refused != nil {
@@ -374,7 +374,7 @@ func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
 	open := j.member.Ends().Open()
 	records, err := c.readElsewhere(now, open, items)
 	if err != nil {
-		j.failed(now, "reading how runs on other hosts have ended", err)
+		j.failed(now, "reading the outcomes of runs on other hosts", err)
 		return
 	}
 	var begun, settled []tree.Settled
@@ -413,7 +413,7 @@ func (c *chain) settle(now moment, items items, passed func(tree.Fire) bool) {
 		return
 	}
 	if _, err := j.member.SettleItems(j.work, now.wall, slices.Concat(begun, settled)...); err != nil {
-		j.failed(now, "noting how a fire has ended", err)
+		j.failed(now, "recording the end of a fire", err)
 	}
 }
 
@@ -516,7 +516,7 @@ func (c *chain) dropStrays(now moment) {
 		err = coordination.Unfollow(j.work, j.member.Registry, j.member.Layout, strays...)
 	}
 	if err != nil {
-		j.setback(now, "looking for jobs that do not come after this one any more", err)
+		j.setback(now, "looking for jobs that no longer come after this one", err)
 	}
 }
 

@@ -111,7 +111,7 @@ func (rn *runner) commitEnded(now moment) {
 		beside, crowded := out.Crowded[n]
 		if crowded {
 			beside = cmp.Or(beside, event.BesideUnknown)
-			rn.log.Error("the item's running mark was another host's or gone when it ended: a Java host has run it at the same time, or the node was edited",
+			rn.log.Error("the item's running mark was missing, or another host's, when the item ended: a Java host ran the item at the same time, or the node was edited",
 				zap.Int("item", n), zap.String("run", e.Run.RunID()), zap.String("mark of", beside))
 		}
 		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
@@ -186,10 +186,10 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	case !took && closed != "":
 		ev.Kind, ev.Cause, ev.Outcome = event.ItemSkipped, cmp.Or(closedCauses[closed], event.SkipElsewhere), closed
 		why = reason.New(reason.RecordedAs, closed)
-		rn.log.Error("completion refused: other hosts have closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
+		rn.log.Error("the completion is refused: another host has closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
 	case !took:
 		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipElsewhere, reason.New(reason.TakenOver)
-		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+		rn.log.Error("the completion is refused: this host no longer owns the item", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
 	case e.Late:
 		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipLate, e.Reason
 		ev.Fence, ev.Outcome = 0, "" // no guest ran
@@ -260,9 +260,9 @@ func (rn *runner) measure(f *run.Fire) {
 	}
 	switch changed := rn.ends.overload.started(lag, period); {
 	case changed && rn.ends.overload.behind:
-		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
+		rn.log.Warn("the job is behind: its items start too late; until they catch up, due items begin together", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
 	case changed:
-		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
+		rn.log.Info("the job is on time again", zap.Duration("lag", lag))
 	}
 }
 
@@ -343,7 +343,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 	}
 	if hard && rn.guests.ctx.Err() == nil {
 		if n := rn.running(); n > 0 {
-			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
+			rn.log.Warn("the drain timeout has passed: stopping guests", zap.Int("items", n))
 		}
 		rn.guests.stop(errDrainOver)
 	}

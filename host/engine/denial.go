@@ -59,7 +59,7 @@ func (d *denials) note(now moment, dead string, found coordination.Denials, log 
 			}
 			x, d.news = new(denial), true
 			d.of[key] = x
-			log.Error("the registry does not permit to write or to read an item: the other items go on without it", zap.Int("item", n), zap.Error(err))
+			log.Error("the registry denies reading or writing an item: the other items run without it", zap.Int("item", n), zap.Error(err))
 		}
 		x.err, x.pause = err, min(max(2*x.pause, retryPause), longestDenial)
 		x.at = now.Add(x.pause)

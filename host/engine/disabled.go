@@ -179,7 +179,7 @@ func (j *job) enabled(now moment) {
 	}
 	j.pause.forget()
 	if err := j.member.NoteEnabled(j.work); err != nil {
-		j.setback(now, "writing down that the job is resumed", err)
+		j.setback(now, "recording that the job is resumed", err)
 	}
 	if !j.knowsShare() {
 		return // what is due is found with the share
@@ -244,7 +244,7 @@ func (p *pause) endServers(now moment, at time.Time) {
 		if !done {
 			break
 		}
-		p.job.log.Info("servers are resumed: the time is over until which they were paused", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
+		p.job.log.Info("servers are resumed, because the time of their pause has passed", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
 	}
 	word, enabled, err := coordination.ReadDisabler(p.job.work, p.job.member.Registry, p.job.member.Layout, p.job.member.Self.ServerIP)
 	switch {

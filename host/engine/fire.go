@@ -141,7 +141,7 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	}
 	if len(busy) > 0 {
 		if err := coordination.MarkMisfire(rn.work, rn.member.Registry, rn.member.Layout, busy); err != nil {
-			rn.log.Warn("marking misfires", zap.Error(err))
+			rn.log.Warn("marking misfires failed", zap.Error(err))
 		}
 	}
 	rn.begin(now, id, idle, absent, false)

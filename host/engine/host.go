@@ -169,7 +169,7 @@ var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
 	// ErrDraining: the host is stopping.
-	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
+	ErrDraining = errors.New("this host is draining and begins no items; trigger the job on another host, or later")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
 	ErrJobRemoved = errors.New("the job was removed from the registry")
 )
@@ -362,7 +362,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	h.mu.Lock()
 	if !h.started.IsZero() {
 		h.mu.Unlock()
-		return errors.New("host: Run was called before")
+		return errors.New("host: Run was called twice")
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
@@ -404,7 +404,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 			h.cfg.BeforeClose(kill)
 		}
 		if err := r.Close(); err != nil {
-			h.log.Warn("registry: closing the session", zap.Error(err))
+			h.log.Warn("registry: closing the session failed", zap.Error(err))
 		}
 		if !lost {
 			return nil

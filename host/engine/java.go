@@ -53,7 +53,7 @@ func (p *queue) overdue(j *job, now moment) {
 			what = event.WaitFailover
 		}
 		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
-			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of its owner", q.Path, now.Sub(p.since).Round(time.Second))}
+			Then: fmt.Sprintf("node %s has blocked it for %s: going ahead of its owner", q.Path, now.Sub(p.since).Round(time.Second))}
 		j.Expired(e)
 	}
 }

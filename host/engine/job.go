@@ -315,7 +315,7 @@ func (j *job) end() {
 		for _, it := range cut {
 			items = append(items, it.number)
 		}
-		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
+		j.log.Warn("stopped at once: the running items count as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
 		j.trigger.drop(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
@@ -453,7 +453,7 @@ func (j *job) advance(now moment) (over bool) {
 	j.announce = (!j.rests(now) && j.tally.publish(now)) || j.announce
 	j.watchExtra(now)
 	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
-		j.failed(now, "looking who changed the configuration", err)
+		j.failed(now, "reading who changed the configuration", err)
 	} else if edit != nil {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "the configuration, in the registry", Edit: edit})
 	}
@@ -464,7 +464,7 @@ func (j *job) advance(now moment) (over bool) {
 func (j *job) recordOutside(now moment) {
 	err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, now.Time, j.trigger.seen, j.trigger.round)
 	if err != nil && j.work.Err() == nil {
-		j.log.Warn("recording what another program changed; trying again", zap.Error(err))
+		j.log.Warn("recording a change by another program failed; trying again", zap.Error(err))
 	}
 }
 
@@ -568,7 +568,7 @@ func (j *job) definitionChanged(now moment) {
 		j.failed(now, "applying the definition", err)
 	case err != nil:
 		j.joining.err = err
-		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
+		j.log.Error("the definition was not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "definition: " + joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	}
@@ -648,7 +648,7 @@ func (j *job) configure(now moment) {
 		err := timetable.Of(problems)
 		j.cron.err = err
 		if err != nil {
-			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
+			j.log.Error("the schedule is refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		} else {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
@@ -698,7 +698,7 @@ func (j *job) configure(now moment) {
 	changed := j.module.madeFor != ""
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
-		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
+		j.log.Error("the module is refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		return
 	}

@@ -192,7 +192,7 @@ func (t *term) clear(ctx context.Context) {
 		}
 		if forgotten > 0 {
 			say.Do(func() {
-				t.host.log.Warn("the registry in this process keeps no more of jobs without a definition; those that had one for the shortest time were forgotten",
+				t.host.log.Warn("the embedded registry has too many jobs without a definition; it has forgotten those that had a definition for the shortest time",
 					zap.Int("jobs", forgotten), zap.Int64("keepsBytes", left.limit))
 				forgotten = 0
 			})

@@ -455,7 +455,7 @@ func (l *limits) watch(ln *limitLine) {
 	if err != nil {
 		cancel()
 		ln.stale = true
-		l.job.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
+		l.job.log.Warn("watching the queue of a limit failed; trying again", zap.String("limit", ln.key), zap.Error(err))
 		l.job.againAt = l.job.host.now().Add(retryPause)
 		return
 	}

@@ -40,7 +40,7 @@ func (k *killing) noteListeners(now moment) {
 			continue
 		}
 		if err := k.job.member.EndListener(k.job.work, k.listeners[l].name); err != nil {
-			k.job.failed(now, "writing down that a listener has ended", err)
+			k.job.failed(now, "recording the end of a listener", err)
 			return
 		}
 		delete(k.listeners, l)
@@ -59,7 +59,7 @@ func (k *killing) noteListeners(now moment) {
 			continue
 		}
 		if err := k.job.member.NoteListener(k.job.work, one.name, tree.Listening{Host: k.job.member.Self.ID, Export: l.Export, Fire: running[l].ID}); err != nil {
-			k.job.failed(now, "writing down that a listener runs", err)
+			k.job.failed(now, "recording that a listener runs", err)
 			return
 		}
 		one.noted = true

@@ -140,7 +140,7 @@ func (j *job) see(s registry.Snapshot) {
 	}
 	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
-		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
+		j.log.Error("the configuration in the registry is refused; the last good one stays in force", zap.Error(v.ConfigErr))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(v.ConfigErr)))
 	}
 	if v.Leader != before.Leader && v.Leading() {
@@ -202,7 +202,7 @@ func (j *job) stopped(now moment) {
 		return
 	}
 	if err := j.member.NoteStop(j.work, now.wall); err != nil {
-		j.failed(now, "writing down that this host is stopped", err)
+		j.failed(now, "recording that this host is stopped", err)
 		return
 	}
 	unfinished := j.ends.items()
@@ -273,7 +273,7 @@ func (j *job) stayOut(now moment) (back bool) {
 	}
 	if !j.exit.noted {
 		if err := j.member.NoteRemoval(j.work, j.host.former(j.name), now.wall); err != nil {
-			j.failed(now, "writing down that the job was removed", err)
+			j.failed(now, "recording that the job was removed", err)
 			return false
 		}
 		j.exit.noted = true
@@ -436,7 +436,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
 			if hard {
-				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
+				j.log.Error("leaving the job failed; the session's end removes this host from it", zap.Error(err))
 			} else {
 				j.failed(now, "leaving the job", err)
 				return false
@@ -552,7 +552,7 @@ func (j *job) coordinate(now moment) {
 
 // logRestless says in the log that there are too many steps.
 func (j *job) logRestless() {
-	j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
+	j.log.Warn("the hosts of the job keep sharding its items, or electing its leader, again and again; slowing down",
 		zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 }
 

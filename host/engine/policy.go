@@ -99,7 +99,7 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	why := reason.New(reason.InstantCame, id.ID(), policies.Overlap)
 	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
-		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
+		rn.log.Info("stopping a run for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
@@ -115,7 +115,7 @@ func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	late, certain, behind := d.startsLate(now, id)
 	if late && !certain && len(items) > 0 {
 		if _, err := coordination.RegistryTime(d.job.work, d.job.member.Registry, d.job.member.Layout); err != nil {
-			d.job.log.Warn("reading the registry's clock", zap.Error(err)) // the items wait
+			d.job.log.Warn("reading the registry's clock failed", zap.Error(err)) // the items wait
 		}
 		now = host.now()
 		late, certain, behind = d.startsLate(now, id)

@@ -128,7 +128,7 @@ func (r *rates) pace(now moment, id tree.Fire, items []*item) (paced []*item, tu
 		}
 	}
 	if err != nil {
-		r.job.failed(now, "standing in line for a rate", err)
+		r.job.failed(now, "joining the queue of a rate", err)
 	}
 	turns = make(map[int]*rate.Turn)
 	for _, it := range items {
@@ -296,7 +296,7 @@ func (r *rates) pauseKeys(now moment, ended map[int]run.Ended) error {
 			continue
 		}
 		if !r.rated() {
-			r.job.log.Warn("a guest asks to pause the key of its rate, and the job has no rate: only the item waits")
+			r.job.log.Warn("a guest asked to pause the key of its rate, but the job has no rate: only the item waits")
 			continue
 		}
 		t := r.turn(now, r.keyFor(r.guest.Rate.Key, n, e.Run.Fire().ID))

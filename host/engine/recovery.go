@@ -88,7 +88,7 @@ func (r *recovery) takeFromCrashed(now moment) {
 	if len(dead) > 1 {
 		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
 		if err != nil {
-			if j.setback(now, "looking for what crashed hosts have left", err) {
+			if j.setback(now, "looking for items of crashed hosts", err) {
 				r.later(now)
 			}
 			return

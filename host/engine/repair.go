@@ -64,6 +64,6 @@ func (r *repairs) repair(now moment) {
 		return
 	}
 	if len(repaired) > 0 {
-		j.log.Warn("the registry was edited outside wasmjob; repaired it", zap.Strings("nodes", repaired))
+		j.log.Warn("nodes of the job were edited outside wasmjob; this host has repaired them", zap.Strings("nodes", repaired))
 	}
 }

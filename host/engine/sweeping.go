@@ -69,7 +69,7 @@ func (s *sweeping) sweep(now moment, keys bool) {
 		}
 	}
 	if len(retired) > 0 {
-		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
+		j.log.Info("removed servers that no longer had an instance of the job", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
 	}
 	for _, path := range swept.Nodes {
 		j.log.Warn("removed an unowned mark", zap.String("node", path))

@@ -149,7 +149,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	var overdue <-chan time.Time
 	base, err := t.registry.Watch(work, t.registry.Watched())
 	if err != nil { // the session is over, or about to be
-		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
+		t.host.log.Warn("registry: watching the base of the namespace's numbers failed", zap.Error(err))
 	}
 	if t.host.cfg.KeepUnused > 0 {
 		t.wg.Go(func() { t.clear(work) })
@@ -194,7 +194,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 		case <-drained:
 			return false
 		case <-overdue:
-			t.host.log.Warn("some jobs have not been left in time: the session ends, and other hosts treat this one as dead", zap.Int("jobs", t.loops()), zap.Duration("timeout", t.host.cfg.DrainTimeout+leaveTime))
+			t.host.log.Warn("this host has not left some jobs in time: its session ends, and other hosts treat it as dead", zap.Int("jobs", t.loops()), zap.Duration("timeout", t.host.cfg.DrainTimeout+leaveTime))
 			stop(errDrainOver)
 			return false
 		case n, open := <-base:
@@ -203,7 +203,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			}
 			t.registry.Observe(n)
 		case <-t.registry.Over():
-			t.host.log.Warn("registry: the base of the namespace's numbers is another one than this session's")
+			t.host.log.Warn("registry: the base of the namespace's numbers has changed; this session uses another one")
 			stop(errSessionLost)
 			return true
 		case <-t.registry.Lost():
@@ -225,7 +225,7 @@ func (t *term) trusted(before, now registry.Trust) {
 	case registry.TrustSuspect:
 		t.host.log.Warn("registry: no answer; nothing begins until there is one")
 	case registry.TrustYield:
-		t.host.log.Warn("registry: still no answer; what runs is asked to stop")
+		t.host.log.Warn("registry: still no answer; running guests are asked to stop")
 	}
 	t.host.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: reason})
 	if before != registry.TrustLive && now != registry.TrustLive {
@@ -437,7 +437,7 @@ func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := t.host.cfg.DrainTimeout
-	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
+	t.host.log.Info("draining: no item begins any more", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := slices.Collect(maps.Values(t.jobs))
 	for _, j := range all {
 		j.mail.finish()

@@ -171,7 +171,7 @@ func (h *Host) waitForSession() (end func()) {
 	h.dialling = time.Now()
 	h.mu.Unlock()
 	stop := callAfter(longestBusiness, func() {
-		e := &event.WaitError{What: event.WaitSession, For: "a session with the registry", Then: "it is tried until there is one", After: longestBusiness}
+		e := &event.WaitError{What: event.WaitSession, For: "a session with the registry", Then: "the host tries until it has one", After: longestBusiness}
 		h.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then))
 		h.emit(event.Event{Kind: event.Session, Host: h.process, Wait: e.What, Duration: e.After, Reason: e.Error()})
 	})

@@ -124,7 +124,7 @@ func TestMistakes(t *testing.T) {
 		"users: [{name: ann}]":     "u.yaml:1:9: users.roles: is missing, expected roles",
 		"users: [{name: 'a b', roles: {viewer: '*'}}]":                                                                      `users.name: found the name "a b", expected at most 64`,
 		"users: [{name: -a, roles: {viewer: '*'}}]":                                                                         "a letter or digit first",
-		"users:\n- {name: ann, roles: {viewer: '*'}}\n- {name: ann, roles: {viewer: '*'}}":                                  `u.yaml:3:10: users.name: there is a user "ann" already`,
+		"users:\n- {name: ann, roles: {viewer: '*'}}\n- {name: ann, roles: {viewer: '*'}}":                                  `u.yaml:3:10: users.name: found the user "ann" twice`,
 		"users: [{name: ann, roles: {operater: '*'}}]":                                                                      `users.roles: found the role "operater", expected one of viewer, operator, author, admin; did you mean "operator"?`,
 		"users: [{name: ann, roles: {operator: 'a/b'}}]":                                                                    `users.roles.operator: found "a/b", expected one job's name or one pattern`,
 		"users: [{name: ann, roles: {operator: '['}}]":                                                                      "one pattern",

@@ -120,7 +120,7 @@ func (r *report) limit(most int, dir string) {
 	for _, name := range names[most:] {
 		delete(r.complaints, name)
 	}
-	r.add(dir, about(fmt.Sprintf("%d more files in it are refused, expected at most %d: why is kept of these only", len(names)-most, most)))
+	r.add(dir, about(fmt.Sprintf("%d more files in it are refused; the reasons are shown only for the first %d", len(names)-most, most)))
 }
 
 // order puts versions that were not read before those that are only read again, then definitions that jobs are in force of,
@@ -285,7 +285,7 @@ func (r *reading) read(name string) {
 		case len(same.docs) == 1 && f.stamp.size <= mostShared:
 			c = readFile(r.dir, name, k, f.stamp, r.parse, with)
 		default:
-			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which defines its jobs; expected a file of its own", other))}
+			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which already defines its jobs; expected a different file", other))}
 		}
 	}
 	if more := len(c.docs) - len(f.docs); more > 0 && r.jobs+more > mostJobs {
@@ -321,5 +321,5 @@ func (r *reading) under(name string, k kind) under {
 }
 
 func (r *reading) tooMany(s stamp) content {
-	return content{stamp: s, problems: about(fmt.Sprintf("defines more jobs than there is room for: all definitions define %d, expected at most %d", r.jobs, mostJobs))}
+	return content{stamp: s, problems: about(fmt.Sprintf("defines too many jobs: all definitions together define %d, expected at most %d", r.jobs, mostJobs))}
 }

@@ -45,7 +45,7 @@ func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 		for _, base := range files {
 			file := path.Join(folder, base)
 			if _, ok := s.files[file]; ok && at != "" {
-				return nil, fmt.Sprintf("calendar %q: both %s and %s are there, expected one", words.Clip(name), at, file)
+				return nil, fmt.Sprintf("calendar %q: found both %s and %s, expected one of them", words.Clip(name), at, file)
 			} else if ok {
 				at = file
 			}
@@ -59,7 +59,7 @@ func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 		if path.Dir(of) != "." {
 			where += " or in a folder above it"
 		}
-		return nil, fmt.Sprintf("calendar %q: there is neither %s nor %s %s", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]), where)
+		return nil, fmt.Sprintf("calendar %q: found neither %s nor %s %s", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]), where)
 	}
 	switch f := s.files[at]; {
 	case f.calendar != nil:
@@ -165,7 +165,7 @@ func (j *judging) keep(name string, d *definition.Definition, size *int) bool {
 	default:
 		if *size += len(set.text); *size > mostDays {
 			next.set = nil // it may have room when others have fewer days
-			next.problem = fmt.Sprintf("the days of the calendars of the file's jobs take more than %d bytes, expected at most that: name calendars with fewer days, or divide the jobs among several files", mostDays)
+			next.problem = fmt.Sprintf("the calendar days of the file's jobs take more than %d bytes: use calendars with fewer days, or put the jobs into several files", mostDays)
 			break
 		}
 		if old.set == set && (old.table != nil || old.problem != "") {
@@ -214,7 +214,7 @@ func (j *judging) judge(d *definition.Definition) {
 	bare := d.Configuration
 	next.conf = timetable.WithDays(bare, next.set.text)
 	if n := len(next.conf.YAML()); n > jobconfig.MaxYAML {
-		next.problem = fmt.Sprintf("with the days of its calendars the configuration takes %d bytes in the registry, expected at most %d", n, jobconfig.MaxYAML)
+		next.problem = fmt.Sprintf("the configuration with its calendar days takes %d bytes in the registry, expected at most %d", n, jobconfig.MaxYAML)
 		j.now[d] = next
 		return
 	}

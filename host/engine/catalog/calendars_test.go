@@ -70,7 +70,7 @@ func TestCalendarChanges(t *testing.T) {
 	}
 	w.remove("h.calendar.yaml")
 	w.step()
-	w.refusedFor("a.yaml", `job "a": calendar "h": there is neither h.calendar.yaml nor h.ics beside the definition`)
+	w.refusedFor("a.yaml", `job "a": calendar "h": found neither h.calendar.yaml nor h.ics beside the definition`)
 	if w.days() != first {
 		t.Errorf("without the file it has %s", w.days())
 	}
@@ -82,7 +82,7 @@ func TestCalendarIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.yaml: job a a.wasm p not=h", "a.wasm: one.")
 	w.step()
-	w.refusedFor("a.yaml", `calendar "h": there is neither`)
+	w.refusedFor("a.yaml", `calendar "h": found neither`)
 	w.write("h.calendar.yaml: days: [x]")
 	w.step()
 	w.refusedFor("a.yaml", `calendar "h": the file h.calendar.yaml is refused`)
@@ -133,7 +133,7 @@ func TestCheckCalendars(t *testing.T) {
 	for path, want := range map[string][]string{
 		"a.yaml":           nil,
 		"h.calendar.yaml":  nil,
-		"b.yaml":           {`b.yaml:1: job "b": calendar "none": there is neither`},
+		"b.yaml":           {`b.yaml:1: job "b": calendar "none": found neither`},
 		"bad.ics":          {"bad.ics: is no iCalendar file"},
 		"old.calendar.yml": {"old.calendar.yml: ends in .yml, expected .yaml: rename it"},
 	} {

@@ -88,7 +88,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		case info.IsDir():
 			dirs[filepath.Clean(p)] = nil
 		case kindOf(name) == ignored:
-			findings = append(findings, Finding{File: p, Problem: "is not named as a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics) is"})
+			findings = append(findings, Finding{File: p, Problem: "has another name than a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics)"})
 		case !seen:
 			dirs[dir] = map[string]bool{name: true}
 		case dirs[dir] != nil:
@@ -100,7 +100,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {
-		findings = append(findings, Finding{File: ".", Problem: fmt.Sprintf("not everything was checked: %v", err)})
+		findings = append(findings, Finding{File: ".", Problem: fmt.Sprintf("the check is incomplete: %v", err)})
 	}
 	return findings
 }

@@ -58,7 +58,7 @@ func UncheckedNeeds(paths []string) (findings []Finding) {
 		guest, _ := d.Configuration.Guest() // it was checked by the parser
 		if len(guest.Needs) > 0 {
 			findings = append(findings, Finding{File: d.File, Line: d.Line, Warning: true,
-				Problem: fmt.Sprintf("job %q needs %s: whether that is granted was not checked; --grants FILE does", d.Configuration.JobName, words.Some(guest.Needs, ", "))})
+				Problem: fmt.Sprintf("job %q needs %s; --grants FILE checks whether that is granted", d.Configuration.JobName, words.Some(guest.Needs, ", "))})
 		}
 	}
 	return findings
@@ -102,7 +102,7 @@ func Definitions(paths []string) (jobs []DefinedJob, err error) {
 			}
 		}
 		if !found {
-			problems.Add(fmt.Errorf("%s: found no definition there, expected NAME.yaml or a directory with such files", p))
+			problems.Add(fmt.Errorf("%s: found no definition, expected NAME.yaml or a directory with such files", p))
 		}
 	}
 	return jobs, problems.Err()

@@ -62,7 +62,7 @@ func (s state) granted(d definition.Definition, digest string, m compiled) (gran
 		return granted{Grant: g.Grant}, nil
 	}
 	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g.Grant); len(missing) > 0 {
-		return granted{}, errors.New("wants what is not granted: " + strings.Join(missing, "; "))
+		return granted{}, errors.New("needs grants that it does not have: " + strings.Join(missing, "; "))
 	}
 	return g, nil
 }
@@ -135,7 +135,7 @@ func (r *run) watchGrants(ctx context.Context) {
 			}
 		})
 		if err != nil {
-			r.log.Error("the grants are not watched: changes take effect at the next start", zap.Error(err))
+			r.log.Error("the grants cannot be watched: changes take effect at the next start", zap.Error(err))
 		}
 	})
 }
@@ -151,7 +151,7 @@ func (r *run) regrant(ctx context.Context, u operator.Update) {
 	r.checkSignatures()
 	r.act(ctx)
 	if changed {
-		r.notices.Info("other grants are in force from the next fires on", zap.String("grants", r.grantsFile))
+		r.notices.Info("the grants changed; the next fires use them", zap.String("grants", r.grantsFile))
 		r.warnOfGrants()
 	}
 }

@@ -27,7 +27,7 @@ func withGrants(t *testing.T, text string) (options func(*Options), write func(s
 	return func(o *Options) { o.Grants, o.GrantsFile = set, file }, write
 }
 
-const noState = `wants what is not granted: kv (the module imports job_v1_kv): `
+const noState = `needs grants that it does not have: kv (the module imports job_v1_kv): `
 
 // A module that wants more than is granted is refused with the difference, and the one
 // before goes on; with the grant it is taken, without a restart.

@@ -257,7 +257,7 @@ func (r *run) save() {
 		err = os.Rename(tmp, r.pastFile)
 	}
 	if err != nil {
-		r.log.Warn("what is in force could not be saved, for the next start", zap.String("file", r.pastFile), zap.Error(plain(err)))
+		r.log.Warn("the definitions in force could not be saved for the next start", zap.String("file", r.pastFile), zap.Error(plain(err)))
 		return
 	}
 	r.saved = string(text)

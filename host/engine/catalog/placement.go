@@ -75,7 +75,7 @@ func (p Placement) of(c jobconfig.Configuration, trusted bool) (where, error) {
 }
 
 // errNotTrusted refuses isolation: host.
-var errNotTrusted = errors.New(`the host runs no guest of this job in its own process: allow it by --in-process, or by inProcess of the entry of trust whose key has signed the module`)
+var errNotTrusted = errors.New(`the host may not run guests of this job in its own process: allow it with --in-process, or with inProcess in the trust entry of the key that signed the module`)
 
 // group names the worker process of a job that shares it.
 func (p Placement) group(folder, signer string) string {

@@ -62,7 +62,7 @@ func (r *run) publish() {
 	defer r.mu.Unlock()
 	if p.Settled && !r.progress.Settled {
 		for _, job := range p.UnusedMounts {
-			r.log.Warn("a directory is mounted for a job that is not there", zap.String("job", job))
+			r.log.Warn("a directory is mounted for a job that does not exist", zap.String("job", job))
 		}
 	}
 	if !p.Settled {
@@ -127,7 +127,7 @@ func (r *run) announce() {
 		what = now[0].file
 	}
 	if r.cache == "" {
-		r.notices.Info("compiling " + what + ": there is no cache for compiled code (--cache DIR), so each start has to")
+		r.notices.Info("compiling " + what + ": without a cache for compiled code (--cache DIR) each start compiles again")
 		return
 	}
 	r.notices.Info("compiling " + what + "; the compiled code is cached in " + r.cache)

@@ -64,15 +64,15 @@ func (r *room) full(doc definition.Definition, before *binding) string {
 	c := doc.Configuration
 	most := r.ceilings.Of(c.JobName, ceiling.Jobs)
 	if before == nil && most.Beyond(r.taken[ceiling.Jobs][most.Jobs]+1) {
-		return fmt.Sprintf("is one too many, %s; %s raises it", most, most.Flag())
+		return fmt.Sprintf("is one job too many: %s; %s raises the limit", most, most.Flag())
 	}
 	most = r.ceilings.Of(c.JobName, ceiling.Items)
 	more := int64(c.ShardingTotalCount) - items(before)
 	if more > 0 && most.Beyond(r.taken[ceiling.Items][most.Jobs]+more) {
-		return fmt.Sprintf("has %d items, for which there is no room, %s in all; %s raises it", c.ShardingTotalCount, most, most.Flag())
+		return fmt.Sprintf("has %d items, which are too many: %s in all; %s raises the limit", c.ShardingTotalCount, most, most.Flag())
 	}
 	if more := doc.InheritedSize - inherited(before); more > 0 && r.inherited+more > mostInherited {
-		return fmt.Sprintf("has %d bytes from files of defaults, for which there is no room, expected at most %d for all jobs of a host", doc.InheritedSize, mostInherited)
+		return fmt.Sprintf("gets %d bytes from files of defaults, which is too much: expected at most %d for all jobs of a host", doc.InheritedSize, mostInherited)
 	}
 	return ""
 }

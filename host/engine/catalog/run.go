@@ -118,7 +118,7 @@ func newRun(c *Catalog, apply func([]engine.Job, []engine.Refusal)) *run {
 	name := pastFile(c.cache, c.dir)
 	before, err := readPast(name)
 	if err != nil {
-		c.log.Warn("what was in force before this start is not known", zap.Error(err))
+		c.log.Warn("the definitions that were in force before this start could not be read", zap.Error(err))
 	}
 	return &run{
 		Catalog: c, apply: apply, began: time.Now(), pastFile: name,
@@ -150,12 +150,12 @@ func (r *run) run(ctx context.Context) error {
 	}()
 
 	if w, err := fsnotify.NewWatcher(); err != nil {
-		r.log.Warn("no file events: changes are noticed by the timer only", zap.Duration("every", r.rescan), zap.Error(err))
+		r.log.Warn("file events are not available: only the timer notices changes", zap.Duration("every", r.rescan), zap.Error(err))
 	} else {
 		r.watcher, r.events, r.faults = w, w.Events, w.Errors
 		defer w.Close() // joins the watcher's goroutine; nothing is lost if it fails
 		if err := w.Add(filepath.Dir(r.dir)); err != nil {
-			r.log.Debug("parent of the plugins directory is not watched", zap.Error(err))
+			r.log.Debug("the parent of the plugins directory cannot be watched", zap.Error(err))
 		}
 	}
 
@@ -292,7 +292,7 @@ func (r *run) watch() {
 	_ = r.watcher.Remove(r.dir)
 	if err := r.watcher.Add(r.dir); err != nil {
 		r.watched = nil
-		r.log.Warn("directory is not watched: changes are noticed by the timer only", zap.String("dir", r.dir), zap.Error(err))
+		r.log.Warn("the directory cannot be watched: only the timer notices changes", zap.String("dir", r.dir), zap.Error(err))
 		return
 	}
 	r.watched = info
@@ -308,7 +308,7 @@ func (r *run) watchFolders(list []string) {
 	for _, folder := range list[1:] {
 		// Again also if it is watched: it may have been deleted and made again.
 		if err := r.watcher.Add(filepath.Join(r.dir, filepath.FromSlash(folder))); err != nil {
-			r.log.Debug("folder is not watched: changes are noticed by the timer only", zap.String("folder", folder), zap.Error(err))
+			r.log.Debug("the folder cannot be watched: only the timer notices changes", zap.String("folder", folder), zap.Error(err))
 			continue
 		}
 		if now[folder] = true; !r.folders[folder] {
@@ -388,7 +388,7 @@ func (r *run) logChanges(before plan) {
 		delete(old, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(old)) {
-		r.log.Info("job is not defined any more", zap.String("job", name), zap.String("file", old[name].job.File))
+		r.log.Info("job is no longer defined", zap.String("job", name), zap.String("file", old[name].job.File))
 	}
 	refused := make(map[string]engine.Refusal)
 	for _, f := range before.refused {
@@ -410,10 +410,10 @@ func (r *run) logChanges(before plan) {
 		delete(refused, f.File)
 	}
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		r.log.Info("file is not refused any more", zap.String("file", name))
+		r.log.Info("file is no longer refused", zap.String("file", name))
 	}
 	if len(waiting) > 0 {
-		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", words.Some(waiting, ", ")))
+		r.notices.Info("definitions wait for their modules, which do not exist yet", zap.String("files", words.Some(waiting, ", ")))
 	}
 }
 

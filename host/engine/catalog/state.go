@@ -436,7 +436,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			f := s.files[home]
 			for _, c := range claims[job] {
 				if !f.unread() {
-					r.addJob(s, c, false, complaint{text: fmt.Sprintf("is that of %s, whose newest version is not in order", home)})
+					r.addJob(s, c, false, complaint{text: fmt.Sprintf("belongs to %s, whose newest version is refused", home)})
 				}
 			}
 			continue // what it holds is not known yet, or it is being repaired
@@ -452,7 +452,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		room.take(job, before, a, b, owner)
 		for _, c := range claims[job] {
 			if c.file != owner.file || c.doc.Line != owner.doc.Line {
-				r.addJob(s, c, false, complaint{text: fmt.Sprintf("is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)})
+				r.addJob(s, c, false, complaint{text: fmt.Sprintf("is already defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)})
 			}
 		}
 		if a.try {

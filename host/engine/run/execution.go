@@ -336,7 +336,7 @@ func (e *Execution) isMuted() bool {
 		return false
 	}
 	if !e.muted.Swap(true) {
-		f.job.Log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
+		f.job.Log.Warn("a guest continues after this host has lost its item: its log lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
 	}
 	return true
 }
@@ -474,7 +474,7 @@ func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 		if errors.Is(err, registry.ErrConflict) {
 			e.fire.job.Refused()
 		}
-		e.fire.job.Log.Warn("committing an offset", zap.Int("item", e.Item), zap.Error(err))
+		e.fire.job.Log.Warn("committing an offset failed", zap.Int("item", e.Item), zap.Error(err))
 		if e.isStaged {
 			// It may have taken effect. What was staged before must not be put
 			// in its place.

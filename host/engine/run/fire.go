@@ -157,7 +157,7 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), left: left{none: make(chan struct{})}, Open: len(states), Outcome: abi.OutcomeOK}
 	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
 	if err != nil {
-		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
+		job.Log.Error("the item parameters are invalid", zap.Error(err)) // refused by Validate before
 	}
 	items := slices.Sorted(maps.Keys(states))
 	f.taskID = tree.TaskID(job.Name, items, b.Self.ID)

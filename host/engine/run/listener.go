@@ -200,7 +200,7 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 		}
 		f.endPhase(guests, phase)
 	case err == nil && s.Outrun:
-		f.job.Log.Warn("a listener that runs once over all hosts does not run in this fire: some items are in a later one already",
+		f.job.Log.Warn("a listener that runs once over all hosts does not run in this fire, because some items already run a later fire",
 			zap.String("export", export), zap.Time("instant", f.ID.Time()), zap.Stringer("missing", s.Missing))
 	case err != nil && guests.Err() == nil && ctx.Err() != nil:
 		idle := f.idleJava(guests, s.Missing)
@@ -231,7 +231,7 @@ func sleep(guests context.Context, d time.Duration) bool {
 func (f *Fire) idleJava(guests context.Context, missing tree.Items) []string {
 	idle, err := guarantee.IdleJava(guests, f.job.Registry(), f.job.Layout, missing)
 	if err != nil && guests.Err() == nil {
-		f.job.Log.Warn("looking for Java hosts that run nothing", zap.Error(err))
+		f.job.Log.Warn("looking for Java hosts that run nothing failed", zap.Error(err))
 	}
 	return idle
 }
@@ -294,14 +294,14 @@ func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export st
 		changes, err = r.Watch(grace, guarantee.Watch(l, phase))
 		if err == nil {
 			if _, late := f.await(grace, r, changes, phase, s); late != nil && guests.Err() == nil {
-				f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
+				f.job.Log.Info("the Java hosts' listeners that run once over all hosts do not run in this fire: its last item ended here, and this host's module does not export that listener",
 					zap.String("export", export), zap.Time("instant", f.ID.Time()))
 				f.endPhase(guests, phase)
 			}
 		}
 	}
 	if err != nil && guests.Err() == nil {
-		f.job.Log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
+		f.job.Log.Warn("marking items for the listeners of Java hosts failed", zap.String("export", export), zap.Error(err))
 	}
 }
 
@@ -316,7 +316,7 @@ func (f *Fire) leftBy(guests context.Context, s guarantee.Standing) []string {
 // endPhase lets everybody go on who waits for a listener of the phase.
 func (f *Fire) endPhase(guests context.Context, phase guarantee.Phase) {
 	if err := guarantee.Clear(guests, f.job.Registry(), f.job.Layout, phase); err != nil {
-		f.job.Log.Warn("clearing the marks of a listener", zap.Error(err))
+		f.job.Log.Warn("clearing the marks of a listener failed", zap.Error(err))
 	}
 }
 

@@ -47,7 +47,7 @@ func (f *Fire) work(guests context.Context) {
 	defer func() {
 		if worker != nil {
 			if err := worker.Close(); err != nil {
-				f.job.Log.Warn("closing a guest", zap.Error(err))
+				f.job.Log.Warn("closing a guest failed", zap.Error(err))
 			}
 		}
 	}()

@@ -123,7 +123,7 @@ func TestValidateGrants(t *testing.T) {
 	b.write("needs/one.wasm", string(plain))
 	b.write("needs/one.yaml", "shardingTotalCount: 1\ntype: SIMPLE\nneeds: [secret TOKEN, dir /in]\n")
 	runCLI(t, nil, "validate", b.at("needs"), "--cache", "off").expect(t, exitOK,
-		`one.yaml:1: warning: job "one" needs secret TOKEN, dir /in: whether that is granted was not checked; --grants FILE does`)
+		`one.yaml:1: warning: job "one" needs secret TOKEN, dir /in; --grants FILE checks whether that is granted`)
 	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", file).expect(t, exitFailure,
 		"report.yaml:1: job \"report\" wants kv: grants.yaml has no kv for it", "secret TOKEN", "yes",
 		"wants http POST https://api.example.com/v1/: grants.yaml:3 has GET, HEAD for https://api.example.com/v1/",

@@ -57,7 +57,7 @@ func TestUsersFile(t *testing.T) {
 	if r := do("access", "user", "add", "bob", "--no-password", "--certificate", "CN=bob", "--role", "viewer", "--users", filepath.Join(home, "users")); strings.Contains(r.out, "new") {
 		t.Errorf("%+v", r)
 	}
-	do("access", "user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `there is a user "ann" already`)
+	do("access", "user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `user "ann" already exists`)
 	do("access", "user", "add", "deploy", "--role", "author", "--no-password", "--certificate", "CN=deploy,O=Example").expect(t, exitOK, "added deploy")
 	do("access", "user", "list").expect(t, exitOK, "ann", "viewer=* operator=etl-*,report", "password", "author=*", "CN=deploy,O=Example")
 	do("access", "user", "passwd", "an", "--password-file", secret).expect(t, exitFailure, `no user "an"`)
