@@ -191,7 +191,7 @@ func (r *Run) pause(e event.Event) {
 	if r.gaveUp(e) {
 		return
 	}
-	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one comes: %s", e.Attempt, e.Outcome, e.Reason), ": ")
+	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one will follow: %s", e.Attempt, e.Outcome, e.Reason), ": ")
 	r.Host, r.Ended, r.Outcome, r.Fence = e.Host, time.Time{}, "", max(r.Fence, e.Fence)
 }
 

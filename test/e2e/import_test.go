@@ -29,7 +29,7 @@ func TestImport(t *testing.T) {
 	p.refused(2, []string{"--zone"}, "job", "import", "crontab", p.path("crontab"), "--zone", "Mars", "--out", p.path("o"))
 	p.refused(1, []string{"found no INSERT"}, "job", "import", "xxl-job", p.path("crontab"), "--out", p.path("o"))
 	p.refused(1, []string{"found no INSERT"}, "job", "import", "quartz", "-", "--out", p.path("o"))
-	p.refused(1, []string{"/dev/zero is no regular file"}, "job", "import", "crontab", "/dev/zero", "--out", p.path("o"))
+	p.refused(1, []string{"/dev/zero is not a regular file"}, "job", "import", "crontab", "/dev/zero", "--out", p.path("o"))
 	p.refused(1, []string{"--database: ", "found SQLite"}, "job", "import", "quartz", "--database", "sqlite:"+p.path("x.db"), "--out", p.path("o"))
 	p.refused(2, []string{`unknown command "chronos"`}, "job", "import", "chronos")
 }

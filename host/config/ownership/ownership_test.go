@@ -38,8 +38,8 @@ func TestCheck(t *testing.T) {
 	}{
 		{"own token", me, entry{me, 0o600}, Private, ""},
 		{"root's token for a host that is not root", me, entry{0, 0o400}, Private, ""},
-		{"another's token", me, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), expected user 1000, who runs this program, or root (0), since who owns it can change it: chown 1000 f"},
-		{"another's token for root", 0, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), expected root (0), since who owns it can change it: chown 0 f"},
+		{"another's token", me, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), who can change it; expected user 1000, who runs this program, or root (0): chown 1000 f"},
+		{"another's token for root", 0, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), who can change it; expected root (0): chown 0 f"},
 		{"token that a group reads", me, entry{me, 0o640}, Private, "f: has mode 0640 (owner: user 1000), so that others can read it or write to it, expected 0600: chmod 600 f"},
 		{"own cache", 0, entry{0, dir | 0o700}, Private, ""},
 		{"another's cache for root", 0, entry{other, dir | 0o700}, Private, "belongs to user 65534 (mode 0700), expected root (0)"},
@@ -138,7 +138,7 @@ func TestParents(t *testing.T) {
 		if err := os.Chown(middle, 65534, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := root.Parents(cache); err == nil || !strings.Contains(err.Error(), middle+": belongs to user 65534 (mode 0755), who can put something else in the place of "+cache) {
+		if err := root.Parents(cache); err == nil || !strings.Contains(err.Error(), middle+": belongs to user 65534 (mode 0755), who can replace "+cache) {
 			t.Error(err)
 		}
 		return

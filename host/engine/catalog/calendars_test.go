@@ -62,7 +62,7 @@ func TestCalendarChanges(t *testing.T) {
 	}
 	w.write("h.calendar.yaml: days: [2026-12-24]", "h.ics: BEGIN:VCALENDAR")
 	w.step()
-	w.refusedFor("a.yaml", `calendar "h": both h.calendar.yaml and h.ics`)
+	w.refusedFor("a.yaml", `calendar "h": found both h.calendar.yaml and h.ics`)
 	w.remove("h.ics")
 	w.step()
 	if w.days() != first || len(w.plan.refused) != 0 {
@@ -134,7 +134,7 @@ func TestCheckCalendars(t *testing.T) {
 		"a.yaml":           nil,
 		"h.calendar.yaml":  nil,
 		"b.yaml":           {`b.yaml:1: job "b": calendar "none": found neither`},
-		"bad.ics":          {"bad.ics: is no iCalendar file"},
+		"bad.ics":          {"bad.ics: is not an iCalendar file"},
 		"old.calendar.yml": {"old.calendar.yml: ends in .yml, expected .yaml: rename it"},
 	} {
 		found := check(t.Context(), newFakeLoader(t), fakeParse, Placement{}, []string{filepath.Join(dir, path)})

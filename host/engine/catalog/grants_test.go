@@ -56,7 +56,7 @@ func TestGrantsAreRead(t *testing.T) {
 		r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", want)
 	}
 	r.must(os.Remove(r.c.grantsFile))
-	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", "was removed, and what it granted stays in force")
+	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", "was removed, and its grants stay in force")
 	if r.last.jobs[0].job.Module != granted {
 		t.Error("the job has another module, though no grant has changed")
 	}

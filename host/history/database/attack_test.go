@@ -321,7 +321,7 @@ func TestARecordThatIsRefused(t *testing.T) {
 		}
 		await(t, "the others", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") == 48 })
 		await(t, "what was dropped", func() bool { return s.State().Dropped == 2 })
-		if n := logs.FilterMessage("the database does not take a record").Len(); n != 2 {
+		if n := logs.FilterMessage("the database rejected a record").Len(); n != 2 {
 			t.Errorf("log %v", logs.All())
 		}
 	})

@@ -533,7 +533,7 @@ func TestUsersFileThatIsMissing(t *testing.T) {
 func TestBrokenConfigFile(t *testing.T) {
 	t.Parallel()
 	_, file, err := load(t, "logLevel: info\nmounts:\n\tkey: 1\n", nil, nil)
-	if err == nil || !strings.HasSuffix(err.Error(), "FILE:3:1: not YAML: found character that cannot start any token: a tab cannot indent, expected blanks") || strings.Contains(err.Error(), "plugins") {
+	if err == nil || !strings.HasSuffix(err.Error(), "FILE:3:1: not YAML: found character that cannot start any token: found a tab in the indentation, expected blanks") || strings.Contains(err.Error(), "plugins") {
 		t.Errorf("%s: %v", file, err)
 	}
 }

@@ -70,8 +70,8 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]string{
-		"sqlite:/x/h.db": "/x/h.db: no history can be read there", "postgres://u:secret@127.0.0.1:1/jobs": "no history can be read there", "sqlit:x.db": "found the scheme",
-		file("h.db", "SQLite format 3\x00\x10"): "found a history in a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl; sqlite:PATH names a database",
+		"sqlite:/x/h.db": "/x/h.db: the database has no readable history", "postgres://u:secret@127.0.0.1:1/jobs": "the database has no readable history", "sqlit:x.db": "found the scheme",
+		file("h.db", "SQLite format 3\x00\x10"): "found found a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl; sqlite:PATH names a database",
 	} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}

@@ -75,15 +75,15 @@ func (g *guestMetrics) init(m *Metrics, limit int) {
 	g.jobs, g.bySize = make(map[string]*guestJob), make(map[int]map[string]struct{})
 	labels := []Label{jobName(), {Name: "name"}}
 	g.counters = m.counters("guest_counts_total", "Counters that guests report.", labels...)
-	const gauges, histograms = "Gauges that guests report; the last value of any item.", "Histograms that guests report."
+	const gauges, histograms = "Gauges that guests report: the newest value of any item.", "Histograms that guests report."
 	g.gauges = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.note(Gauge, "guest_values", gauges, labels), Help: gauges}, names(labels))
 	g.histograms = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: m.note(Histogram, "guest_observations", histograms, labels), Help: histograms,
 		Buckets: prometheus.ExponentialBuckets(1, 4, guestBuckets), // the unit is the guest's: 1 to 10^9
 	}, names(labels))
 	m.registry.MustRegister(unlocked{g.gauges}, unlocked{g.histograms})
-	g.dropped = m.counter("guest_values_dropped_total", "Values of guests that are in no metric, because all jobs together have as many series as they may have, and names that were dropped for jobs with fewer.")
-	m.registry.MustRegister(m.asked(Gauge, "guest_series", "Series of what guests report, of all jobs together.", func() float64 {
+	g.dropped = m.counter("guest_values_dropped_total", "Values of guests that are in no metric, because all jobs together have reached the limit of series, and names that were dropped to make room for jobs with fewer series.")
+	m.registry.MustRegister(m.asked(Gauge, "guest_series", "Metric series that guests report, of all jobs together.", func() float64 {
 		g.mu.RLock()
 		defer g.mu.RUnlock()
 		return float64(g.all)

@@ -123,7 +123,7 @@ func (c *child) serve(out io.Reader) {
 	w := c.w
 	defer w.joined.Done()
 	if err := c.read(fromProcess(out)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		c.kill(nil, "it did not keep to the protocol: "+err.Error())
+		c.kill(nil, "it violated the protocol: "+err.Error())
 	}
 	_ = c.cmd.Process.Kill()
 	c.limits.end()
