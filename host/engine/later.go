@@ -7,11 +7,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// A guest may ask to be run again, and not before a time (RETRY_AT). Its run is over and the fire is handed back: the
-// item's record has it, with the time, so that whichever host has the item then runs it. Until then the item owes the fire
-// as one does that waits for a permit: a newer instant stands for it.
+// A guest may ask to be run again, not before a given time (RETRY_AT). Its run ends and the fire is handed back: the
+// item's record has the fire and the time, so that the item's later owner runs it. Until then the item owes the fire, as
+// an item that waits for a permit does: a newer instant replaces it.
 
-// laterReason says why an item does not begin yet.
+// laterReason returns why an item does not begin yet.
 func laterReason(r tree.Record) reason.Reason {
 	return reason.New(reason.NotBefore, time.UnixMilli(r.Again).UTC())
 }
@@ -21,8 +21,8 @@ func (it *item) postpones(at int64) bool {
 	return it.owned && it.run == nil && it.Next() != nil && it.state.Record.NotBefore(at) != 0
 }
 
-// postponedUntil is when the first of them may begin, by Go's own clock; zero if none waits. at is now by the registry's
-// clock, in milliseconds.
+// postponedUntil returns when the first of the postponed items may begin, by Go's own clock; zero without one. at is now
+// by the registry's clock, in Unix milliseconds.
 func (s items) postponedUntil(now moment, at int64) (first time.Time) {
 	for _, it := range s {
 		if it.state.Record.Again != 0 && it.postpones(at) {
@@ -32,7 +32,7 @@ func (s items) postponedUntil(now moment, at int64) (first time.Time) {
 	return first
 }
 
-// waitsForLater says in words until when the job's items wait because their guests asked for it.
+// waitsForLater returns words for until when the job's items wait because their guests asked for it.
 func (s items) waitsForLater(at int64) (forWhat, then string) {
 	first := int64(0)
 	for _, it := range s {
