@@ -297,7 +297,7 @@ func TestJudge_host(t *testing.T) {
 	b.take()
 	b.expect(
 		`12:00:00 fire refused: host 10.0.0.1 refuses j.wasm: line 2: job "j": no export`,
-		"12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no cron",
+		"12:00:00 fire refused: host 10.0.0.1 cannot run j: no cron",
 		"12:00:00 fire here session: the session of host 10.0.0.1 with the registry is in doubt: the registry does not answer, and the host begins no items",
 		"12:00:00 end here session: the session is live",
 		"12:00:00 end refused: the host follows the job's configuration again",
@@ -317,10 +317,10 @@ func TestJudge_refused(t *testing.T) {
 	b.see(event.Event{Kind: event.JobConfigured, Settings: settings, Reason: "too many items"})
 	b.see(event.Event{Kind: event.FireStarted, Instant: b.now, Items: []int{0}})
 	b.see(event.Event{Kind: event.JobChanged, Reason: "the configuration, in the registry"})
-	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items")
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j: too many items")
 	b.wait(time.Minute)
 	b.see(event.Event{Kind: event.JobConfigured, Settings: settings})
-	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items",
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j: too many items",
 		"12:01:00 end refused: the host follows the job's configuration again")
 }
 
@@ -1032,7 +1032,7 @@ func TestJudge_removed(t *testing.T) {
 	// One that cannot be run is no job of this host's, but an alert that ends when it is left.
 	b.see(event.Event{Kind: event.JobError, Reason: "no module"})
 	b.see(event.Event{Kind: event.JobRemoved, Reason: "its definition is gone"})
-	b.expect("13:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no module", "13:00:00 end refused: the host has left the job")
+	b.expect("13:00:00 fire refused: host 10.0.0.1 cannot run j: no module", "13:00:00 end refused: the host has left the job")
 
 	// One that no host had is forgotten when one has it.
 	b.judge.Orphans(map[string]event.Settings{"lone": {Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}}, b.now)

@@ -163,7 +163,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: no WWW-Authenticate", name)
 		}
 	}
-	if logs.FilterMessageSnippet("cannot be found out").Len() != 1 {
+	if logs.FilterMessageSnippet("could not be authenticated").Len() != 1 {
 		t.Errorf("the log: %v", logs.All())
 	}
 }
@@ -192,7 +192,7 @@ func TestGuardAtOnce(t *testing.T) {
 		}
 	}
 	w := ask()
-	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 requests of ann are open") {
+	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 open requests of ann") {
 		t.Errorf("%d %v %+v", w.Code, w.Header(), p)
 	}
 }

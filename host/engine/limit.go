@@ -423,8 +423,8 @@ func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	return true
 }
 
-// trim gives back the tickets of a line for which no item waits, the newest first, and those that name another maximum than
-// the job has now. It watches the line while a ticket waits.
+// trim returns the tickets of a queue for which no item waits, newest first, and those with another maximum than the
+// job's present one. It watches the queue while a ticket waits.
 func (l *limits) trim(ln *limitLine, waiting int) {
 	kept := ln.free[:0:0]
 	granted := 0
@@ -446,7 +446,7 @@ func (l *limits) trim(ln *limitLine, waiting int) {
 	l.watch(ln)
 }
 
-// watch watches what stands before the first ticket that waits.
+// watch watches the ticket before the first one that waits.
 func (l *limits) watch(ln *limitLine) {
 	want := ln.place.Watch(ln.path)
 	if ln.end != nil && ln.watched == want {
@@ -470,7 +470,7 @@ func (l *limits) watch(ln *limitLine) {
 	})
 }
 
-// unwatch ends the watch of a line.
+// unwatch ends the watch of a queue.
 func (ln *limitLine) unwatch() {
 	if ln.end != nil {
 		ln.end()
@@ -478,15 +478,15 @@ func (ln *limitLine) unwatch() {
 	}
 }
 
-// unwatch ends the watches of all lines.
+// unwatch ends the watches of all queues.
 func (l *limits) unwatch() {
 	for _, ln := range l.lines {
 		ln.unwatch()
 	}
 }
 
-// giveBack deletes the tickets that are to be, with those that a commit of unknown outcome has made. It reports false if
-// it could not.
+// giveBack deletes the tickets that are no longer needed, including those that a commit of unknown outcome has made. It
+// returns false if it could not.
 func (l *limits) giveBack(now moment) bool {
 	if l.job.rests(now) || !l.job.term.registry.Trusted() {
 		return len(l.back) == 0
@@ -527,7 +527,7 @@ func (l *limits) giveBack(now moment) bool {
 	return true
 }
 
-// waitsFor says in words for which permits the items of the job wait here.
+// waitsFor returns words for the permits that the job's items wait for on this host.
 func (l *limits) waitsFor() (forWhat, then string) {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {

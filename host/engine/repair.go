@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// repairPause is the least time between two looks for external edits to repair.
+// repairPause is the least time between two checks for external edits.
 const repairPause = 5 * time.Second
 
 // repairs looks for external edits, and repairs them.
@@ -24,10 +24,9 @@ type repairs struct {
 	wanted    bool                   // it has a reason to look
 }
 
-// repair repairs what an external edit has deleted or overwritten of what this
-// host and the others rely on. A host looks when it was refused something, when
-// it is missing among the members, when a division does not come about, and when
-// a stranger has come; the janitor does now and then.
+// repair restores nodes of this host and of the job that an external edit has deleted or overwritten. A host checks for
+// that when it was refused something, when it is missing among the members, when a resharding is not done, and when an
+// unknown instance has come; the janitor also checks from time to time.
 func (r *repairs) repair(now moment) {
 	j := r.job
 	if j.rests(now) || !j.term.registry.Trusted() {

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// sweeping looks for marks that no host owns.
+// sweeping removes marks without an owner.
 type sweeping struct {
 	job     *access
 	items   items
@@ -18,14 +18,14 @@ type sweeping struct {
 	at      time.Time // when to look; zero: not yet
 }
 
-// due reports whether to look now for unowned marks.
+// due reports whether to sweep now.
 func (s *sweeping) due(now moment) bool {
 	return s.job.member.View.IsJanitor() != s.janitor || (!s.at.IsZero() && !now.Before(s.at))
 }
 
-// sweep removes unowned marks: the janitor does at the slow
-// reconcile interval, and when it has become that; any host does that a mark
-// stands in the way of. keys says that keys of limits or rates without a user are removed, too.
+// sweep removes marks without an owner. The janitor sweeps at the slow reconcile interval and when it becomes the
+// janitor; other hosts sweep only if a mark blocks them. With keys, sweep also removes keys of limits or rates without a
+// user.
 func (s *sweeping) sweep(now moment, keys bool) {
 	j := s.job
 	if janitor := j.member.View.IsJanitor(); janitor != s.janitor {

@@ -184,7 +184,7 @@ func TestOtherCluster(t *testing.T) {
 		}
 		c.Name = "wasmjob-session-prod"
 		_, err = ours.Identify(request("GET", c))
-		refused(t, err, 401, "not made by this cluster")
+		refused(t, err, 401, "did not make the cookie")
 	}
 	// Beside ours, the other one does no harm.
 	theirs, _ := sessions(keysOf("test", 'x'))
