@@ -769,7 +769,7 @@ func TestJudge_registry(t *testing.T) {
 	live("10.0.0.1@-@1-ac")
 	b.said = slices.DeleteFunc(b.said, func(s string) bool { return !strings.Contains(s, "here registry:") })
 	b.expect(
-		"12:00:00 fire here registry: host 10.0.0.1 has found: this registry has gone back: run 'wasmjob registry adopt'",
+		"12:00:00 fire here registry: host 10.0.0.1 reports: this registry has gone back: run 'wasmjob registry adopt'",
 		"12:00:00 end here registry: the host has a new session, in which the problem is gone",
 	)
 	off := newBench(t, "hosts: {registry: false, session: false}")

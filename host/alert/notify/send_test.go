@@ -435,7 +435,7 @@ func TestSend_mailTLS(t *testing.T) {
 		t.Errorf("said %s", said)
 	}
 	r.SecretFile = file(t, "wrong")
-	if err := sender(t).Send(t.Context(), r, message()); err == nil || !strings.Contains(err.Error(), "does not take the user and the password") || strings.Contains(err.Error(), "wrong") {
+	if err := sender(t).Send(t.Context(), r, message()); err == nil || !strings.Contains(err.Error(), "rejected the user or the password") || strings.Contains(err.Error(), "wrong") {
 		t.Error(err)
 	}
 
