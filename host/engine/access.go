@@ -58,7 +58,7 @@ func (a *access) failed(now moment, what string, err error) {
 		a.refusal.conflict = true
 	}
 	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
-	a.log.Warn(what+" failed; trying again", zap.Error(err), zap.Duration("after", retryPause))
+	a.log.Warn(what+"; failed, trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
 // setback is failed for a step that other steps do not depend on. If the registry denies the step, setback returns true:

@@ -270,7 +270,7 @@ func TestServerThatTakesLittle(t *testing.T) {
 	m := c.add(longest...)
 	id := m.of("small", 0, kind(event.FireEnded)).Host
 	c.job("large", "shardingTotalCount: 500", "failover: true")
-	m.line(0, "coordination failed; trying again", `"job":"large"`, "jute.maxbuffer is smaller")
+	m.line(0, "coordination; failed, trying again", `"job":"large"`, "jute.maxbuffer is smaller")
 	j := m.place.job("large")
 	if j.State != engine.JobSharding || !slices.ContainsFunc(j.Warnings, func(w string) bool {
 		return strings.Contains(w, "the registry refused") && strings.Contains(w, "jute.maxbuffer")

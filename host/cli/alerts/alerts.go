@@ -21,10 +21,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// boardOf is where alerts and silences stand in the registry itself.
+// boardOf returns the alerts and silences in the registry.
 func boardOf(o *command.Opened) *store.Board { return store.Of(o.Center, o.Namespace) }
 
-// alerts are those that stand in the registry.
+// alerts reads the alerts and silences from the registry.
 func alerts(ctx context.Context, r *command.Reached) (list service.Alerts, err error) {
 	if r.Client != nil {
 		err = r.Client.Get(ctx, "/v1/alerts", &list)

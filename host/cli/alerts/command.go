@@ -1,5 +1,5 @@
-// Package alerts has the command alert: test and export, which need the file of alerts and
-// no host, and what looks at alerts and silences them.
+// Package alerts has the command alert: test and export, which need only the alerts file and no host, and the commands
+// that show and silence alerts.
 package alerts
 
 import (
@@ -16,14 +16,14 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/notify"
 )
 
-// files are the commands that need the file of alerts alone.
+// files has the commands that need only the alerts file.
 type files struct {
 	*command.Program
 	file string // unless the flag --alerts names one; empty: none
 }
 
-// Commands is the command alert, with those below it. file is the file of alerts unless the
-// flag --alerts names one; empty: none.
+// Commands returns the command alert with its subcommands. file is the alerts file if the flag --alerts names none; it
+// may be empty.
 func Commands(p *command.Program, file string) *cobra.Command {
 	f := &files{p, file}
 	return command.Group("alert", "Show and silence alerts, and test their receivers", `Show the alerts of jobs and hosts, silence them for a while, send a test message, and
@@ -38,7 +38,7 @@ func (f *files) flag(cmd *cobra.Command) *string {
 	return cmd.Flags().String("alerts", f.file, "`FILE` with rules, routes and receivers, the same as for 'wasmjob run --alerts'")
 }
 
-// read reads the file. A mistake in it is one of usage.
+// read reads the file. A mistake in the file is a usage error.
 func (f *files) read(path string) (*alert.File, error) {
 	if path == "" {
 		return nil, command.Usage(fmt.Errorf("--alerts is missing: name the file with rules, routes and receivers"))

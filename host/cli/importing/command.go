@@ -28,8 +28,7 @@ const mostInput = 256 << 20
 // instants is how many coming instants of each job are shown.
 const instants = 5
 
-// Tables reads tables of the database at a URL, those whose names end with one of the given
-// ones in any case.
+// Tables reads the tables of the database at a URL whose names end with one of names, regardless of case.
 type Tables func(ctx context.Context, url string, names ...string) (map[string]migrate.Table, error)
 
 // Import is the command import. elasticjob is the command below it that reads a registry.
@@ -94,7 +93,7 @@ store itself, and write a definition for each trigger.`,
 	})
 }
 
-// road is where jobs come from.
+// road is a source of jobs.
 type road struct {
 	use, short, long, example string
 	read                      func([]byte) (*migrate.Imported, error)
@@ -213,9 +212,9 @@ func list(times []time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// Write writes the files of a job, and reports them on stdout and its notes on stderr. source
-// says where it comes from. The module's beginnings are written if skeleton is true. Files
-// that exist are left alone, with an error, unless force is true.
+// Write writes the files of a job; it reports the files on stdout and the notes on stderr. source says where the job
+// comes from. With skeleton it also writes the start of the module. Without force it does not overwrite existing files,
+// but returns an error.
 func Write(p *command.Program, j *migrate.Job, source, dir string, skeleton, force bool) error {
 	text, notes, err := j.Definition()
 	if err != nil {

@@ -136,8 +136,7 @@ An empty value removes a field. The first context becomes the one in use.`,
 	return cmd
 }
 
-// absolute makes paths whole, which are written into a file elsewhere, and checks the
-// address.
+// absolute makes the paths absolute, because the file of contexts is in another directory, and checks the address.
 func absolute(c *contexts.Context) (err error) {
 	if c.Admin != "" {
 		if _, err := server.ParseAddress(c.Admin); err != nil {

@@ -95,15 +95,15 @@ definition is read if it says overwrite: true.`,
 	return cmd
 }
 
-// previewed is an edit that was tried.
+// previewed is a previewed edit.
 type previewed struct {
 	*admin.Edited
-	// Plan is what it does within the next days; nil if that is not known.
+	// Plan is its effect within the next days; nil if unknown.
 	Plan *forecast.Edit `json:"plan,omitempty"`
 }
 
-// planOf says what an edit does, with the durations that the host knows; the registry knows none. It returns nil if that cannot be said,
-// as of settings of a host of another version.
+// planOf returns the effect of an edit, with the durations that the host knows; the registry knows none. It returns nil
+// if the effect cannot be computed, as for settings of a host of another version.
 func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) *forecast.Edit {
 	d := forecast.NewDurations(forecast.DefaultDuration, false)
 	if r.Client != nil {
@@ -170,7 +170,7 @@ func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) terminal.Cell
 	return terminal.Plain(words.Dash(o.From)) // of a host of another version
 }
 
-// badSettings has the error about settings be one of the command line, on which they are.
+// badSettings turns the error about settings into one about the command line, which has the settings.
 func badSettings(err error) error {
 	no := (*client.ServerError)(nil)
 	if errors.As(err, new(*jobconfig.FieldError)) || (errors.As(err, &no) && no.Code == http.StatusUnprocessableEntity) {

@@ -21,7 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Explain is the command that says why a job ran late, or not.
+// Explain returns the command that explains why a job ran late, or not at all.
 func Explain(p *command.Program) *cobra.Command {
 	var how command.Shown
 	var at, before string
@@ -97,7 +97,7 @@ showed 15:04.`,
 	return cmd
 }
 
-// explained answers from history files, or has a host answer.
+// explained answers from history files, or asks a host.
 func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q explain.Question, files []string) (answer explain.Answer, err error) {
 	if len(files) > 0 {
 		for _, name := range []string{"admin", "token-file", "ca"} {
@@ -127,7 +127,7 @@ func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q expl
 	return answer, err
 }
 
-// nothing are the verdicts of answers that may be about what is not there.
+// nothing returns the verdicts of answers that may be about a job or item that does not exist.
 func nothing() []explain.Verdict {
 	return []explain.Verdict{explain.Unknown, explain.NoHost, explain.NotYetDue, explain.NeverDue}
 }
@@ -154,13 +154,13 @@ func questionQuery(q explain.Question) string {
 type historyFiles []string
 
 const (
-	// aboutFire is how far from the instant that is meant events of fires matter.
+	// aboutFire is the distance from the instant within which events of fires matter.
 	aboutFire = 24 * time.Hour
-	// mostKept is of how many events of fires the newest are kept if none is meant.
+	// mostKept is how many of the newest events of fires are kept if the question names no fire.
 	mostKept = 200_000
 )
 
-// facts reads the files; jobs are those that they have.
+// facts reads the files; jobs are the jobs in them.
 func (files historyFiles) facts(ctx context.Context, q explain.Question) (f explain.Facts, jobs map[string]bool, err error) {
 	f, jobs = explain.Facts{Now: time.Now(), Files: true}, make(map[string]bool)
 	var fires []event.Event
@@ -207,12 +207,12 @@ func (files historyFiles) facts(ctx context.Context, q explain.Question) (f expl
 	return f, jobs, nil
 }
 
-// matters reports whether an event of a fire may be about the one that is meant.
+// matters reports whether an event of a fire may concern the fire of the question.
 func matters(e *event.Event, q explain.Question) bool {
 	return q.At.IsZero() || e.Time.Sub(q.At).Abs() <= aboutFire
 }
 
-// newestEvents are the newest of some events, if they are many.
+// newestEvents returns the newest events, at most mostKept.
 func newestEvents(events []event.Event) []event.Event {
 	if len(events) < 2*mostKept {
 		return events

@@ -29,7 +29,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// filterFlags are those of commands that look into the history.
+// filterFlags are the flags of commands that query the history.
 type filterFlags struct {
 	item           int
 	trigger        uint64
@@ -70,7 +70,7 @@ func addLabelFlag(cmd *cobra.Command, into *[]string) {
 	cmd.Flags().StringArrayVar(into, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example+" (or !critical); a job must meet all")
 }
 
-// query is what the API is asked.
+// query returns the query of the API.
 func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
 	now := time.Now()
@@ -108,7 +108,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	return q.Encode(), nil
 }
 
-// itemOf is the item that was named, -1 if none was.
+// itemOf returns the given item, -1 without one.
 func (f *filterFlags) itemOf(cmd *cobra.Command) int {
 	if !cmd.Flags().Changed("item") {
 		return -1
@@ -116,8 +116,8 @@ func (f *filterFlags) itemOf(cmd *cobra.Command) int {
 	return f.item
 }
 
-// operationsOf are operations that flags name, with commas between; settings that were edited stand
-// behind commas, too: edit cron, timeZone. A name may be that of a record, or what people read for it.
+// operationsOf returns the operations in flags, which are separated by commas. Edited settings are also separated by
+// commas: edit cron, timeZone. A name may be that of the record, or the name that people read.
 func operationsOf(flags []string) (list []string) {
 	for _, text := range flags {
 		edit := false
@@ -137,7 +137,7 @@ func operationsOf(flags []string) (list []string) {
 	return list
 }
 
-// operationWords are the operations as WHAT shows them.
+// operationWords returns the operations as the column WHAT shows them.
 func operationWords() (list []string) {
 	for _, o := range operation.All() {
 		list = append(list, o.Text().English)
@@ -153,7 +153,7 @@ func texts[T ~string](list []T) (plain []string) {
 	return plain
 }
 
-// level is the least level of lines as a flag: debug, info, warn or error.
+// level is the lowest level of lines, as a flag: debug, info, warn or error.
 type level int
 
 func (l *level) String() string {
@@ -182,7 +182,7 @@ func oneOf(known ...string) cobra.CompletionFunc {
 	}
 }
 
-// onHost finishes a command that only a host can answer, about a job or about all.
+// onHost completes a command that only a host can answer, about one job or all.
 func onHost(p *command.Program, cmd *cobra.Command, how *command.Shown, look func(ctx context.Context, r *command.Reached, job string) (any, string, error)) *cobra.Command {
 	t := p.AddHost(cmd)
 	cmd.ValidArgsFunction = p.JobNames(t)
@@ -376,7 +376,7 @@ and --output json, each log line is a JSON object on a line of its own.`,
 			if err != nil {
 				return err
 			}
-			// What was logged since is still to be shown, and what reached the history late.
+			// Show also lines that were logged since, and lines that reached the history late.
 			since := time.Since(began) + 5*time.Second
 			return followLines(ctx, p, r, &how, shown, url.Values{"job": {job}, "run": {run}, "text": {f.text},
 				"level": {strconv.Itoa(int(least))}, "from": {since.Round(time.Millisecond).String()}})
@@ -404,7 +404,7 @@ func jobsAndRuns(p *command.Program, t *command.Target) cobra.CompletionFunc {
 	}
 }
 
-// missingRun is missing of the job of a run, and an error if the run is not there.
+// missingRun is missing for the job of a run; it also returns an error if the run does not exist.
 func missingRun(ctx context.Context, r *command.Reached, job, run string, item int) error {
 	if err := missing(ctx, r, job, item); err != nil || run == "" {
 		return err
@@ -412,8 +412,8 @@ func missingRun(ctx context.Context, r *command.Reached, job, run string, item i
 	return r.Client.Get(ctx, "/v1/run?"+url.Values{"id": {run}}.Encode(), new(service.RunDetail))
 }
 
-// showLines shows lines, oldest first. If it is certain that there are none it asks whether what was
-// looked for is there, with missing.
+// showLines shows lines, oldest first. If there are certainly none, it calls missing to check whether the requested job
+// exists.
 func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
 	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
@@ -437,7 +437,7 @@ func showLines(ctx context.Context, p *command.Program, r *command.Reached, how 
 	})
 }
 
-// showFirst shows the lines that there are before those that come, oldest first: each by itself, as those.
+// showFirst shows the existing lines before new ones, oldest first, in the same form as new ones.
 func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string) (found cluster.Found[history.Line], err error) {
 	if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 		return found, err
@@ -455,8 +455,8 @@ func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how 
 	return found, err
 }
 
-// followLines shows lines as they are logged, until ctx is done or the run of the query has ended, but
-// none that was shown, or that is older than those and was left out.
+// followLines shows new lines until ctx is done or the run of the query has ended. It skips lines that were already
+// shown, and older ones that were left out.
 func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, shown cluster.Found[history.Line], query url.Values) error {
 	ctx, end := context.WithCancel(ctx)
 	var looking sync.WaitGroup
@@ -494,8 +494,8 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 	return err
 }
 
-// untilEnded returns when a run has ended and its last lines have had a second to come. It goes on if
-// the run is not known yet.
+// untilEnded returns one second after the end of a run, so that its last lines can arrive. It keeps waiting while the run
+// is unknown.
 func untilEnded(ctx context.Context, r *command.Reached, run string) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()

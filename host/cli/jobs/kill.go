@@ -16,12 +16,11 @@ import (
 )
 
 const (
-	// defaultGrace is how long guests may go on that are killed.
+	// defaultGrace is how long killed guests may continue.
 	defaultGrace = 5 * time.Second
-	// afterGrace is how long kill waits for the end when the grace is over.
+	// afterGrace is how long kill waits for the end after the grace.
 	afterGrace = 15 * time.Second
-	// mostRounds bounds how often disable --now looks whether a host has begun
-	// something before it heard that the job is disabled.
+	// mostRounds is how often disable --now checks whether a host has begun items before it saw that the job is disabled.
 	mostRounds = 5
 )
 
@@ -48,7 +47,7 @@ func (f *killFlags) given(cmd *cobra.Command) bool {
 	return false
 }
 
-// options are what the flags ask for, of all items.
+// options returns the options that the flags select, for all items.
 func (f *killFlags) options() (admin.KillOptions, error) {
 	o := admin.KillOptions{Item: -1, Grace: f.grace, Wait: f.wait, By: command.WhoAsks()}
 	if f.wait < 0 {
@@ -130,7 +129,7 @@ func itemOfRun(job, run string) (item int, ok bool) {
 	return n, ok && found && fire != "" && err == nil && n >= 0
 }
 
-// endRuns kills what runs of one job, and says meanwhile what it waits for.
+// endRuns kills the current runs of one job, and prints meanwhile what it waits for.
 func endRuns(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
 	said := false
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
@@ -141,9 +140,8 @@ func endRuns(ctx context.Context, p *command.Program, r *command.Reached, job st
 	})
 }
 
-// endNow ends what runs of a job that was disabled, or of all that were meant.
-// A host may have begun something before it saw that: it looks again until
-// nothing runs.
+// endNow ends the runs of a disabled job, or of all meant jobs. A host may have begun items before it saw the disable, so
+// that endNow checks again until nothing runs.
 func endNow(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) error {
 	names := []string{job}
 	if job == "" {
@@ -170,8 +168,8 @@ func endNow(ctx context.Context, p *command.Program, r *command.Reached, job str
 	return judgeKills(p, all, f)
 }
 
-// meant are the jobs that a command without a job's name is about: those of the
-// host, as with disable, or all that the registry has.
+// meant returns the jobs that a command without a job's name concerns: those of the host, as with disable, or all of the
+// registry.
 func meant(ctx context.Context, r *command.Reached, server string) ([]string, error) {
 	var names []string
 	if r.Client != nil && server == "" {
@@ -191,7 +189,7 @@ func meant(ctx context.Context, r *command.Reached, server string) ([]string, er
 	return names, err
 }
 
-// judgeKills shows what became of what was to end.
+// judgeKills shows the results of kills.
 func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	open, runs := 0, 0
 	for _, k := range all {

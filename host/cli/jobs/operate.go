@@ -1,5 +1,4 @@
-// Package jobs has the commands that look at a cluster and operate it: by one of its
-// hosts, or by the registry itself.
+// Package jobs has the commands that show and operate a cluster, through one of its hosts or the registry.
 package jobs
 
 import (
@@ -123,7 +122,7 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 	return list, r.Registry.Heading(p.Tables()) + "\n" + namespaceText(ctx, p, r, list), nil
 }
 
-// namespaceText shows the jobs of a namespace; if it has none, it says where there are some.
+// namespaceText shows the jobs of a namespace; if it has none, it names namespaces that have jobs.
 func namespaceText(ctx context.Context, p *command.Program, r *command.Reached, list []admin.Brief) string {
 	none := ""
 	if len(list) == 0 {
@@ -135,8 +134,8 @@ func namespaceText(ctx context.Context, p *command.Program, r *command.Reached, 
 	return show.Namespace(p.Tables(), list, none, time.Now())
 }
 
-// jobReport is what status shows of one job as JSON: what the registry has, what the hosts
-// say together, and what the host has that was asked.
+// jobReport is the output of status for one job as JSON: from the registry, from all hosts together, and from the host
+// that was asked.
 type jobReport struct {
 	*admin.Shards
 	Cluster *cluster.Job      `json:"cluster,omitempty"`
@@ -145,7 +144,8 @@ type jobReport struct {
 	Refused []engine.Refusal `json:"refused,omitempty"`
 }
 
-// onAllHosts is the job as its hosts say that it is; nil if no host is asked, or none knows it yet.
+// onAllHosts returns the job as its hosts report it; nil if the command asks the registry, or if no host knows the job
+// yet.
 func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.Job, error) {
 	if r.Client == nil {
 		return nil, nil
@@ -158,8 +158,8 @@ func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.J
 	return &d.Job, err
 }
 
-// here is the job on the host that is asked, nil if none is or it does not have the job, and
-// which of the job's files that host refuses.
+// here returns the job on the host that is asked, nil without a host or if the host does not have it, and the job's files
+// that this host refuses.
 func here(ctx context.Context, r *command.Reached, job string) (here *engine.JobStatus, refused []engine.Refusal, err error) {
 	if r.Client == nil {
 		return nil, nil, nil
@@ -235,7 +235,7 @@ what the registry knows of each job.`,
 	return cmd
 }
 
-// jobFlags say which jobs are listed.
+// jobFlags select the jobs to list.
 type jobFlags struct {
 	text, host, sort              string
 	jobs, health, state, outcomes []string
@@ -257,7 +257,7 @@ func (f *jobFlags) add(cmd *cobra.Command) {
 	_ = cmd.RegisterFlagCompletionFunc("sort", oneOf("name", "next", "last", "health", "duration"))
 }
 
-// ofHosts refuses the flags for a list of the registry's, which has all jobs by name.
+// ofHosts rejects the flags for a list from the registry, which has all jobs by name.
 func (*jobFlags) ofHosts(cmd *cobra.Command) error {
 	for _, name := range []string{"text", "job", "label", "health", "state", "outcome", "host", "sort"} {
 		if cmd.Flags().Changed(name) {
@@ -322,7 +322,7 @@ with --until ends at that time by the registry's clock. With a durable registry 
 pause survives restarts of the hosts.`, false)
 }
 
-// switching is a pause or its end: what its flags ask for.
+// switching is a pause or resume with its flags.
 type switching struct {
 	enable   bool
 	done     string // as the message says it
@@ -360,8 +360,8 @@ func (w *switching) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// perform switches a job, or all if it is empty, and says what it did. Of one job it looks first what is
-// enabled, and what is not; the error of the look is that of the change, or is over.
+// perform switches a job, or all jobs if job is empty, and returns what it did. For one job it first reads what is
+// enabled. It ignores an error of that read, because the change fails with the same error or the cause has passed.
 func (w *switching) perform(ctx context.Context, r *command.Reached, job string) (what string, err error) {
 	var before *admin.Shards
 	already := ""
@@ -470,7 +470,8 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 	cmd.Flags().IntVar(item, "item", -1, "only this item, `N` from 0")
 }
 
-// shutdownCommand takes instances out of a job, or of all jobs: ofHosts is for the latter alone, in the group of hosts.
+// shutdownCommand returns the command that takes instances out of a job. With ofHosts it is the command of the group
+// host, for all jobs.
 func shutdownCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
@@ -546,7 +547,8 @@ func noJob(server, instance *string) cobra.PositionalArgs {
 	}
 }
 
-// startCommand has hosts join jobs again: ofHosts is for all jobs of hosts alone, in the group of hosts.
+// startCommand returns the command that lets hosts join jobs again. With ofHosts it is the command of the group host, for
+// all jobs.
 func startCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	var t *command.Target
 	server, instance := "", ""
@@ -604,7 +606,7 @@ there. The command can ask any host of the cluster.`
 	return cmd
 }
 
-// startInstances has hosts join again all jobs that were shut down there.
+// startInstances lets hosts join all jobs again that were shut down there.
 func startInstances(ctx context.Context, p *command.Program, r *command.Reached, server, instance string) error {
 	var started service.Restored
 	path := "/v1/start?" + url.Values{"server": {server}, "instance": {instance}}.Encode()
@@ -654,7 +656,7 @@ from before the removal are lost.`,
 	})
 }
 
-// isRemoved reports whether a job is removed on a host; false also if that is not known.
+// isRemoved reports whether a job is removed on a host; false if unknown.
 func isRemoved(ctx context.Context, r *command.Reached, job string) bool {
 	var d service.JobDetail
 	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil {
@@ -714,8 +716,7 @@ its definition file.`,
 	})
 }
 
-// stillDefined says which definition files have a job that is about to be removed; empty if that
-// is not known.
+// stillDefined returns which definition files define a job that is about to be removed; empty if unknown.
 func stillDefined(ctx context.Context, r *command.Reached, job string) string {
 	if r.Client == nil {
 		return ""

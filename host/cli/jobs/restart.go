@@ -63,7 +63,7 @@ not answer.`,
 	return cmd
 }
 
-// restartText is the answer for people: the word, and what it rests on.
+// restartText returns the answer for people, with its reasons.
 func restartText(a *service.Restart, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: host %s\n", a.Answer, a.Host)

@@ -31,13 +31,13 @@ import (
 )
 
 const (
-	// waitTurn is how long a host is to wait for the end of a fire before it answers; then it is asked again.
+	// waitTurn is how long one request waits on a host for the end of a fire; after that the command asks again.
 	waitTurn = 10 * time.Second
-	// askAgain is how long after a host that does not answer is asked again.
+	// askAgain is how long the command waits before it asks a host again that did not answer.
 	askAgain = time.Second
 	// lastLines is how long after the end of a fire its last lines may come.
 	lastLines = time.Second
-	// mostTries is how often a trigger is sent whose answer is lost.
+	// mostTries is how often a trigger is sent if the answer is lost.
 	mostTries = 4
 )
 
@@ -133,7 +133,7 @@ func (f *triggerFlags) args(cmd *cobra.Command) (tree.TriggerArgs, error) {
 	return args, nil
 }
 
-// made makes the arguments of the trigger; param is nil if there is none.
+// made makes the arguments of the trigger; param is nil without a parameter.
 func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
 	if len(f.named) == 0 {
 		return tree.NewTriggerArgs(f.items, param)
@@ -156,7 +156,7 @@ func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
 	return tree.NewNamedArgs(f.items, string(text))
 }
 
-// check reports what keeps the command from waiting, before anything is triggered.
+// check returns why the command cannot wait, before anything is triggered.
 func (f *triggerFlags) check(ctx context.Context, cmd *cobra.Command, r *command.Reached) error {
 	switch {
 	case !f.wait && cmd.Flags().Changed("timeout"):
@@ -175,8 +175,9 @@ func (f *triggerFlags) check(ctx context.Context, cmd *cobra.Command, r *command
 	return err
 }
 
-// triggerOnce triggers a job. If the answer of a host is lost, as when the connection breaks, the request is sent again under the
-// same name, which the host knows: it triggers once. A host forgets names when its process ends, so another process is not asked.
+// triggerOnce triggers a job. If a host's answer is lost, as when the connection breaks, it sends the request again with
+// the same name, so that the host triggers only once. A host forgets names when its process ends, so that triggerOnce
+// does not ask another process.
 func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	if r.Client == nil {
 		return r.TriggerWith(ctx, job, args)
@@ -202,13 +203,13 @@ func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.
 	}
 }
 
-// reportOf is what a host does, without what it would have to read from the registry.
+// reportOf returns a host's status without a read from the registry.
 func reportOf(ctx context.Context, c *client.Client) (report report.Report, err error) {
 	err = c.Get(ctx, "/v1/status", &report)
 	return report, err
 }
 
-// lost reports whether a request may have been carried out all the same.
+// lost reports whether a failed request may have been carried out nevertheless.
 func lost(err error) bool {
 	var said *client.ServerError
 	if errors.As(err, &said) {
@@ -217,7 +218,7 @@ func lost(err error) bool {
 	return !errors.Is(err, client.ErrNoHost)
 }
 
-// pause waits; false: the context is done.
+// pause waits for d. It returns false if the context is done before.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -229,11 +230,12 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// triggered is what trigger shows as JSON.
+// triggered is the JSON output of trigger.
 type triggered struct {
 	Job string `json:"job"`
 	admin.Triggered
-	// Outcome says how the trigger ended, and Items, of each item, what became of it; both are missing if the command did not wait.
+	// Outcome is how the trigger ended, Items are the verdicts on its items; both are missing if the command did not
+	// wait.
 	Outcome string                `json:"outcome,omitempty"`
 	Items   []explain.ItemVerdict `json:"items,omitempty"`
 }
@@ -267,7 +269,7 @@ const (
 	outcomeRunning = "running" // an item goes on, or is to begin
 )
 
-// judge sets the outcome and the items from what became of them, and returns the exit code; ExitRunning if not all have ended.
+// judge sets Outcome and Items from an answer, and returns the exit code; ExitRunning if not all items have ended.
 func (t *triggered) judge(a *explain.Answer) command.Exit {
 	t.Items = a.Items
 	verdicts := []explain.Verdict{a.Verdict}
@@ -293,7 +295,7 @@ func (t *triggered) judge(a *explain.Answer) command.Exit {
 	return exit
 }
 
-// summary says what became of the items, the worst first.
+// summary counts the items by verdict, the worst first.
 func (t *triggered) summary() string {
 	of := make(map[explain.Verdict]tree.Items)
 	for _, i := range t.Items {
@@ -319,8 +321,8 @@ func (t *triggered) summary() string {
 	return strings.Join(parts, "; ")
 }
 
-// waiting waits for the end of a trigger. One that is queued has no number of its own until it runs: the host knows it by that of the
-// queue meanwhile.
+// waiting waits for the end of a trigger. A queued trigger has no number of its own until it runs: until then the host
+// knows it by its number in the queue.
 type waiting struct {
 	p      *command.Program
 	client *client.Client
@@ -329,13 +331,14 @@ type waiting struct {
 	began time.Time
 }
 
-// look is what a host said of the fire.
+// look is a host's answer about the fire.
 type look struct {
 	answer *explain.Answer
 	err    error
 }
 
-// wait shows lines until the fire has ended, the time is over, or a signal comes, and then what became of the items.
+// wait shows lines until the fire has ended, the time-out has passed, or a signal comes, and then the results of the
+// items.
 func (w *waiting) wait(ctx context.Context) error {
 	signals, end := w.p.Notify()
 	defer end()
@@ -414,7 +417,7 @@ func signalName(s os.Signal) string {
 	return "the signal " + s.String()
 }
 
-// show shows how it ended; why is set if it goes on.
+// show shows how the trigger ended; why is set if it has not ended.
 func (w *waiting) show(exit command.Exit, why string) error {
 	number := cmp.Or(w.Trigger, w.Queued)
 	text := fmt.Sprintf("trigger %d of %s has ended; %s\n", number, w.Job, w.summary())
@@ -441,7 +444,7 @@ func (w *waiting) show(exit command.Exit, why string) error {
 	return exit
 }
 
-// ask asks the host again and again what became of the fire, until ctx is done.
+// ask asks the host about the fire again and again, until ctx is done.
 func (w *waiting) ask(ctx context.Context, trigger int64, out chan<- look) {
 	q := url.Values{"trigger": {strconv.FormatInt(trigger, 10)}, "wait": {waitTurn.String()}}
 	path := "/v1/jobs/" + url.PathEscape(w.Job) + "/explain?" + q.Encode()
@@ -462,13 +465,14 @@ func (w *waiting) ask(ctx context.Context, trigger int64, out chan<- look) {
 	}
 }
 
-// lasting reports whether a host that does not answer may do so later.
+// lasting reports whether a failing host may answer later.
 func lasting(err error) bool {
 	var said *client.ServerError
 	return !errors.As(err, &said) || said.Code >= 500 || said.Code == http.StatusTooManyRequests
 }
 
-// follow reads the lines of the fire until ctx is done. A stream that breaks is opened again, and begins a little before it broke.
+// follow reads the lines of the fire until ctx is done. It opens a broken stream again, beginning a little before the
+// break.
 func (w *waiting) follow(ctx context.Context, trigger int64, out chan<- json.RawMessage) {
 	newest := make(map[string]string) // the place of the last line of each run
 	prefix := tree.RunID(w.Job, tree.Fire{Trigger: trigger}, 0)

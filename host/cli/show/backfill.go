@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// mostBackfilled bounds the instants of a backfill that are shown: of more, those at the beginning and the end.
+	// mostBackfilled is how many instants of a backfill are shown; of more, the first and the last ones.
 	mostBackfilled = 40
 	// barWide is how many columns the bar of a backfill has.
 	barWide = 30
@@ -37,7 +37,7 @@ func BackfillPlan(s terminal.Style, job string, plan *service.BackfillPlan) stri
 		words.Count(len(plan.Instants), "instant"), job, words.Count(plan.Items, "item"), words.Duration(plan.Every), words.Duration(least))
 }
 
-// Backfills shows the backfill of a job that goes on, and the last that has ended.
+// Backfills shows the current backfill of a job, and the last that ended.
 func Backfills(s terminal.Style, job string, all *service.Backfills) string {
 	var b strings.Builder
 	if all.Now == nil && all.Last == nil {
@@ -61,7 +61,7 @@ func Backfills(s terminal.Style, job string, all *service.Backfills) string {
 	return b.String()
 }
 
-// backfillState says whether a backfill goes on, and how it ended.
+// backfillState says whether a backfill runs, or how it ended.
 func backfillState(f *engine.BackfillStatus) string {
 	switch {
 	case f.Ended.IsZero() && !f.Newest.IsZero():

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Kills lists what became of runs and listeners that were to end.
+// Kills lists the results of kills of runs and listeners.
 func Kills(s terminal.Style, all []*admin.Kills) string {
 	t := terminal.NewTable(s, "RUN", "HOST", "STATE", "OUTCOME", "REASON")
 	t.Spare = []string{"HOST"}

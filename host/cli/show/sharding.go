@@ -31,7 +31,7 @@ func stateColour(state string) string {
 	return terminal.Yellow
 }
 
-// Shards is what shards shows: the items, and who there is to run them.
+// Shards returns the output of items: the items, and the instances that can run them.
 func Shards(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(shardsTable(s, shards, now) + "\n")
@@ -109,7 +109,7 @@ func instanceState(i admin.Instance) terminal.Cell {
 	return state
 }
 
-// disabledServers says which servers are disabled for the job, and how it runs on them again.
+// disabledServers says which servers are disabled for the job, and how to resume them.
 func disabledServers(s terminal.Style, shards *admin.Shards) string {
 	if len(shards.DisabledServers) == 0 {
 		return ""
@@ -136,7 +136,7 @@ func wrappedLines(s terminal.Style, lines words.Few[string]) string {
 	return b.String()
 }
 
-// saidText is who has disabled something, why, since when and until when; of is what, if that is to be said.
+// saidText says who disabled something, why, since when and until when; of names it, if not empty.
 func saidText(of string, said *engine.Said) string {
 	text := strings.TrimSpace(of + " by " + cmp.Or(said.By, "an unknown user"))
 	if !said.Since.IsZero() {
@@ -151,7 +151,7 @@ func saidText(of string, said *engine.Said) string {
 	return text
 }
 
-// itemsSaid are the lines that say who has disabled items, with each word once.
+// itemsSaid returns the lines that say who disabled items, each word once.
 func itemsSaid(s terminal.Style, shards *admin.Shards) string {
 	var all []engine.Said
 	items := make(map[engine.Said]tree.Items)
@@ -189,8 +189,7 @@ func serversText(ips []string) string {
 	return "servers " + strings.Join(ips, ", ") + " are"
 }
 
-// disabledItems says which items are disabled, and how they run again; stay is what those of one and
-// of several do.
+// disabledItems says which items are disabled, and how to resume them; stay is the verb for one item and for several.
 func disabledItems(shards *admin.Shards, stay [2]string) string {
 	var items tree.Items
 	for _, i := range shards.Items {
@@ -207,8 +206,8 @@ func disabledItems(shards *admin.Shards, stay [2]string) string {
 	return fmt.Sprintf("items %s %s paused: %s", items, stay[1], words.Command("job resume", shards.Job, "--item", "N"))
 }
 
-// Enabled is what job resume says of a whole job: before is the job as it was. An item that was disabled
-// for itself stays so.
+// Enabled returns the output of job resume for a whole job; before is the job before it. Items that were paused
+// individually stay paused.
 func Enabled(before *admin.Shards) string {
 	text := "resumed " + before.Job
 	if n := len(before.DisabledServers); n > mostServers {
@@ -222,8 +221,8 @@ func Enabled(before *admin.Shards) string {
 	return text
 }
 
-// Already says that a job, or one of its servers or items, was disabled or enabled already: before is
-// the job as it was, item is -1 for none. It is empty if something was to be changed.
+// Already says that a job, server or item already had the wanted state; empty if it did not. before is the job before the
+// change, item is -1 for none.
 func Already(before *admin.Shards, enable bool, server string, item int) string {
 	what, disabled, enabled := before.Job, false, len(before.DisabledServers) == 0
 	switch {
@@ -309,8 +308,7 @@ func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	return text
 }
 
-// shardingText says what becomes of a division that is asked for: only an
-// instance on an enabled server makes it.
+// shardingText says what happens to a requested resharding, which only an instance on an enabled server makes.
 func shardingText(shards *admin.Shards) string {
 	present, enabled := 0, 0
 	for _, i := range shards.Instances {
@@ -328,7 +326,8 @@ func shardingText(shards *admin.Shards) string {
 	return "resharding is in progress"
 }
 
-// askedToWait says until when the job waits, and for what, if its guests had it wait beyond its next fire; empty if they did not.
+// askedToWait says until when the job waits, and for what, if its guests asked for a time after its next fire; else
+// empty.
 func askedToWait(j *cluster.Job) string {
 	for _, w := range j.Waits {
 		if !j.Next.IsZero() && w.Until.After(j.Next) {
@@ -338,8 +337,8 @@ func askedToWait(j *cluster.Job) string {
 	return ""
 }
 
-// Instances is what status shows of one job. j is what the hosts say of it, nil if the registry
-// alone is asked; that does not know when the job fires next.
+// Instances returns the output of status for one job. j is the job on all hosts, nil if only the registry is asked, which
+// does not know when the job fires next.
 func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.Time) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
@@ -401,7 +400,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 	return b.String()
 }
 
-// healthOfShards is how well a job is, as the registry has it.
+// healthOfShards returns a job's health from the registry.
 func healthOfShards(shards *admin.Shards) cluster.Health {
 	alive, disabled, held := 0, 0, 0
 	for _, i := range shards.Instances {
@@ -420,7 +419,7 @@ func healthOfShards(shards *admin.Shards) cluster.Health {
 	return registryHealth(alive == 0, alive == disabled, held, shards.LastOutcome)
 }
 
-// registryHealth is how well a job is that no host is asked about. Whether it is late only hosts know.
+// registryHealth returns the health of a job without asking a host. Only hosts know whether a job is late.
 func registryHealth(crashed, disabled bool, held int, last string) cluster.Health {
 	switch {
 	case crashed:
@@ -441,8 +440,8 @@ func lastOf(outcome, reason string, ended time.Time) *cluster.Last {
 	return &cluster.Last{Outcome: abi.Outcome(outcome), Message: reason, Ended: ended}
 }
 
-// movesText describes items that stay where they run and are to move: the
-// division waits for each of them, and nothing else does.
+// movesText describes items that stay where they run until their run ends, and then move; only the new division waits for
+// that.
 func movesText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
@@ -502,7 +501,8 @@ func heldText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 // short is enough of a digest for people.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// Namespace lists the jobs of a namespace, none is what it says without any, with the columns of ClusterJobs as far as the registry knows them.
+// Namespace lists the jobs of a namespace, with the columns of ClusterJobs as far as the registry knows them. none is the
+// text for an empty namespace.
 func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time) string {
 	if len(list) == 0 {
 		return none + "\n"

@@ -1,5 +1,4 @@
-// Package users has the commands about who may use a host: user and token, which edit
-// its users file, and login.
+// Package users has the commands for users of a host: user and token, which edit its users file, and login.
 package users
 
 import (
@@ -24,8 +23,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Commands are user and token, with those below them, and login. users is the file that is
-// edited unless the flag --users names one; empty: none.
+// Commands returns user and token with their subcommands, and login. users is the file to edit if the flag --users names
+// none; it may be empty.
 func Commands(p *command.Program, users string) []*cobra.Command {
 	return []*cobra.Command{userCommand(p, users), tokenCommand(p, users), loginCommand(p)}
 }
@@ -68,8 +67,8 @@ func (f *usersFile) edit(change func(*users.Document) error) error {
 	return err
 }
 
-// edited is the file for who has edited it. Of a new one that is not the standard one, it says that a
-// host has to be given it.
+// edited returns the file for a message about its edit. For a new file at another path than the default it adds how to
+// give the file to a host.
 func (f *usersFile) edited() string {
 	if !f.made || f.name == f.standard {
 		return f.name
@@ -146,7 +145,7 @@ for a password of at least 12 characters, or reads it from --password-file.`,
 	return cmd
 }
 
-// listed is a user or a token as JSON has it, without what the file has of its secret.
+// listed is a user or a token as JSON, without its secret parts.
 type listed struct {
 	Name     string         `json:"name"`
 	Bindings []auth.Binding `json:"roles"`
@@ -306,7 +305,7 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return cmd
 }
 
-// free says that a file is not to be written over; no name is free.
+// free returns an error if a file exists and must not be overwritten; an empty name is accepted.
 func free(name string, force bool) error {
 	if name == "" || force {
 		return nil

@@ -59,7 +59,7 @@ nonsense
 `), false)
 	text := said(t, i, err)
 	mustHave(t, text, "line 5", "jobName: poll", "cron: '*/5 * * * *'", "timeZone: Europe/Berlin", "type: SCRIPT",
-		"line 6", "jobName: report", "line 7", "jobName: poll-2", "cron: '@daily'", "jobName: warm", `# what stood behind % was its standard input: "hello\nthere"`,
+		"line 6", "jobName: report", "line 7", "jobName: poll-2", "cron: '@daily'", "jobName: warm", `# the text behind % was its standard input: "hello\nthere"`,
 		"# the crontab set DIR=/srv/backup: grant it to the job as env, or put it into the module",
 		"# @reboot: wasmjob does not fire jobs when a machine starts: the job has no schedule, and runs only by triggers",
 		`note: line 9: left out: cron "0~59 3 * * *": field 1 (minutes): "0~59" is not allowed; allowed are *, 0-59, ranges, lists and steps`,
