@@ -395,7 +395,7 @@ func (j *Judge) left(jb *job, e event.Event) {
 	j.forget(jb)
 }
 
-// session takes what becomes of this host's session.
+// session handles an event of this host's session.
 func (j *Judge) session(e event.Event) {
 	a := Alert{Rule: Session, Subject: j.server, OfHost: true, Since: e.Time, Host: e.Host}
 	switch {
@@ -484,7 +484,7 @@ func (j *Judge) refuse(a Alert) {
 	}
 }
 
-// item takes what becomes of an item.
+// item handles an event of an item.
 func (j *Judge) item(jb *job, n int, e event.Event) {
 	of := func(r Rule) Alert { return Alert{Rule: r, Job: jb.name, Item: &n} }
 	switch e.Kind {

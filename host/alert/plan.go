@@ -19,7 +19,7 @@ type Message struct {
 	Over   []Alert
 }
 
-// Target is whom the message is for.
+// Target is the receiver of the message.
 func (m *Message) Target() Target { return target(m.Route, m.Receiver) }
 
 // IDs returns the ids of the alerts about which the message has news, or a repeat.

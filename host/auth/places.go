@@ -30,7 +30,7 @@ type Places struct {
 	mu   sync.Mutex
 	open int
 	of   map[string]int // by principal
-	// freed is closed when a place is given back; nil if nobody waits.
+	// freed is closed when a place is given back; nil if no caller waits.
 	freed chan struct{}
 }
 

@@ -195,7 +195,7 @@ func (r *Run) pause(e event.Event) {
 	r.Host, r.Ended, r.Outcome, r.Fence = e.Host, time.Time{}, "", max(r.Fence, e.Fence)
 }
 
-// skip applies what became of a run that has no completion.
+// skip applies the skip of a run that has no completion.
 func (r *Run) skip(e event.Event) {
 	// With a fence its own host speaks, after the end; without one another host does, of one that died:
 	// which that was stays.

@@ -215,7 +215,7 @@ func (l *loop) deliver(f *alert.File, m *alert.Message, own bool) {
 	})
 }
 
-// delivered takes what became of a message.
+// delivered handles the result of a message.
 func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, err error) {
 	d.busy = false
 	_, partly := errors.AsType[*alert.PartlyError](err)

@@ -190,7 +190,7 @@ func (s *Sender) robot(ctx context.Context, u *url.URL, body any) error {
 		ErrMsg  string `json:"errmsg"`
 		Code    *int   `json:"code"`
 		Msg     string `json:"msg"`
-		// Status is what Feishu's older robots say.
+		// Status is the result code of Feishu's older robots.
 		Status *int `json:"StatusCode"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {

@@ -221,7 +221,7 @@ func TestMistakes(t *testing.T) {
 	for want, c := range map[string]Config{
 		"users: ":                  {Users: file},
 		"TLS of the admin address": {TLS: mtls.Files{Cert: "none", Key: "none"}},
-		"the public URL":  {URL: "x"},
+		"the public URL":           {URL: "x"},
 	} {
 		if _, err := New(Options{Config: c, Logger: zap.NewNop()}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

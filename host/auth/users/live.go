@@ -156,7 +156,7 @@ type certificates struct {
 	origin func(*http.Request) error
 }
 
-// Identify finds the user for whom the certificate stands.
+// Identify finds the user of the certificate.
 func (s *certificates) Identify(r *http.Request) (auth.Principal, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return auth.Principal{}, auth.ErrNone

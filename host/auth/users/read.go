@@ -64,7 +64,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	return parse(name, data, secretOf(anybody))
 }
 
-// owners says what is wrong with the owner of a file.
+// owners checks the owner and mode of a file; the error says what is wrong.
 type owners func(name string, info fs.FileInfo) error
 
 // anybody is for commands: root may look at the files of a host that another user runs.

@@ -100,7 +100,7 @@ func unknown(name string, known []string) (message, meant string) {
 	return "unknown field, expected one of " + strings.Join(known, ", "), ""
 }
 
-// nearest is the known name that somebody may have meant, or empty.
+// nearest returns the most similar known name; empty without one.
 func nearest(name string, known []string) string {
 	if len(name) > 64 { // nothing that long is known
 		return ""

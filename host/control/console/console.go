@@ -23,7 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// Options are what a console shows.
+// Options are the inputs of New.
 type Options struct {
 	Service   *service.Service
 	Namespace string

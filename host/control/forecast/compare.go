@@ -211,7 +211,7 @@ func sameJob(a, b jobconfig.Configuration) bool {
 	return len(before)+len(after) == 0 && a.Terms() == b.Terms() && a.Disabled == b.Disabled
 }
 
-// play plays the jobs that are wanted, and keeps what became of them.
+// play simulates the wanted jobs, and keeps the results.
 func (s *side) play(ctx context.Context, o plan.Options, wanted func(name string) bool) (*plan.Played, error) {
 	var jobs []plan.Job
 	var places []int

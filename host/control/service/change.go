@@ -516,7 +516,7 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 	return c, nil
 }
 
-// whoEdited completes the origins of settings that somebody has edited. It asks no history if
+// whoEdited completes the origins of edited settings. It asks no history if
 // there are none.
 func whoEdited(ctx context.Context, s *Service, c *admin.JobConfig) {
 	unknown := slices.DeleteFunc(slices.Collect(maps.Keys(c.Origins)), func(setting string) bool { return c.Origins[setting].From != admin.FromRegistry })

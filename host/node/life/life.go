@@ -280,7 +280,7 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 		return nil, err
 	}
 	n := &notifier{conn: conn}
-	// Microseconds, and for whom they are meant.
+	// Microseconds, and the process that they are for.
 	usec, err := strconv.ParseInt(cmp.Or(getenv("WATCHDOG_USEC"), "0"), 10, 64)
 	if pid := getenv("WATCHDOG_PID"); err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		n.watchdog = time.Duration(usec) * time.Microsecond

@@ -258,7 +258,7 @@ type enginePanic struct{ value any }
 
 func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v", e.value) }
 
-// Memory says what guests and modules take at the moment.
+// Memory returns the present memory of guests and modules.
 func (r *Runtime) Memory() Memory { return r.budget.memory() }
 
 var errClosed = errors.New("the plugin runtime is closed")
