@@ -28,9 +28,9 @@ import (
 const (
 	// outputMarkdown is a plan for a pull request.
 	outputMarkdown = "markdown"
-	// defaultNext is how far ahead a plan looks that is told nothing else.
+	// defaultNext is how far ahead a plan looks by default.
 	defaultNext = 7 * 24 * time.Hour
-	// mostRunsAsked is how many runs a plan takes from a running host at most, the newest ones.
+	// mostRunsAsked is how many of the newest runs a plan reads from a running host.
 	mostRunsAsked = 100_000
 )
 
@@ -209,7 +209,7 @@ func (f *planFlags) read(args []string) error {
 	return nil
 }
 
-// play plays the definitions, and shows what comes out.
+// play simulates the definitions, and shows the result.
 func (f *planFlags) play(ctx context.Context, p *program, d *forecast.Durations) error {
 	r, err := forecast.Compare(ctx, f.before, f.after, f.comparesWithFile || f.running, f.options(d))
 	if err != nil {
@@ -225,7 +225,7 @@ func (f *planFlags) play(ctx context.Context, p *program, d *forecast.Durations)
 	return err
 }
 
-// readDurations reads how long runs took from a history.
+// readDurations reads the durations of runs from a history.
 func readDurations(ctx context.Context, p *program, d *forecast.Durations, from, credentialsFile string) error {
 	known := d.Known()
 	if !database.IsURL(from) {
@@ -274,7 +274,7 @@ func readDurations(ctx context.Context, p *program, d *forecast.Durations, from,
 	return nil
 }
 
-// ask asks a host, or the registry, for the jobs that there are, and a host for how long their runs took.
+// ask reads the present jobs from a host or the registry, and the durations of their runs from a host.
 func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Durations) error {
 	jobs, err := r.Jobs(ctx)
 	if err != nil {

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// hostRuns says whether a host runs on an operating system; nil if it does.
+// hostRuns returns nil if a host runs on an operating system, else an error.
 func hostRuns(goos string) error {
 	if slices.Contains([]string{"linux", "darwin"}, goos) {
 		return nil
@@ -13,8 +13,7 @@ func hostRuns(goos string) error {
 	return fmt.Errorf("wasmjob runs no host on %s: run it on Linux, or on macOS to develop jobs; commands that ask and operate hosts work here with --admin", goos)
 }
 
-// unprotected says what does not protect a host on an operating system that does on
-// Linux. It is empty for Linux.
+// unprotected lists the protections that a host lacks on an operating system compared with Linux.
 func unprotected(goos string) []string {
 	if goos == "linux" {
 		return nil

@@ -90,11 +90,10 @@ json, it writes a log to stderr.`,
 	return cmd
 }
 
-// errStopped is the end that a second signal makes.
+// errStopped is the error after a second signal.
 var errStopped = errors.New("a second signal stopped the host at once")
 
-// serve runs a host until a signal ends it. greet shows the essentials when all is
-// wired.
+// serve runs a host until a signal ends it. It calls greet, which shows the essentials, when all is wired.
 func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) error {
 	if err := hostRuns(runtime.GOOS); err != nil {
 		return err
@@ -145,8 +144,7 @@ func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) erro
 	return err
 }
 
-// twoSignals calls first for the first signal and second for the second, until the
-// func that it returns is called.
+// twoSignals calls first at the first signal and second at the second, until the returned function is called.
 func twoSignals(signals <-chan os.Signal, first, second func(os.Signal)) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() { // joined by end
@@ -249,10 +247,10 @@ func (l *loaded) token() (string, error) {
 	return server.NewToken(), nil
 }
 
-// because is the field of a log entry that says why, left out if that is not known.
+// because returns the log field with a reason; it is left out if the reason is empty.
 func because(why string) zap.Field { return given("because", why) }
 
-// given is a field of a log entry, left out if it has nothing to say.
+// given returns a log field; it is left out if the value is empty.
 func given(name, text string) zap.Field {
 	if text == "" {
 		return zap.Skip()

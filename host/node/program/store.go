@@ -24,11 +24,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// historyCredentialsVariable is the environment variable with the credentials of the
-// history's database. There is no flag for them: everybody on a machine can read command lines.
+// historyCredentialsVariable is the environment variable with the credentials of the history's database. There is no flag
+// for them, because all users of a machine can read command lines.
 const historyCredentialsVariable = command.EnvPrefix + "HISTORY_CREDENTIALS"
 
-// historySettings say where the host's history is kept.
+// historySettings are the settings of the host's history.
 func historySettings() []setting {
 	where := textSetting("history", "FILE|URL", "", "where the host keeps its history of fires, runs, log lines and changes: a file with one JSON object per line, or a database: sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (docs/history.md); without it the host keeps the newest records in memory", func(c *Config) *string { return &c.History })
 	where.set = checked(where.set, func(s string) error {
@@ -58,7 +58,7 @@ func historySettings() []setting {
 	}
 }
 
-// guestLogSetting says where all that jobs log is kept.
+// guestLogSetting is the setting of the file for all log lines of jobs.
 func guestLogSetting() setting {
 	s := textSetting("guestLog", "FILE", "", "write all log lines of jobs to FILE, also those beyond the limits of the history and of the host's own log; the file and its older files take at most 2 % of the disk, 64MiB to 4GiB", func(c *Config) *string { return &c.GuestLog })
 	s.set = checked(s.set, func(text string) error {
@@ -70,7 +70,7 @@ func guestLogSetting() setting {
 	return s
 }
 
-// chooseHistory fits together what was said about the history.
+// chooseHistory checks the settings of the history together.
 func (l *loader) chooseHistory(c *Config, secret string) {
 	if !database.IsURL(c.History) {
 		if c.HistoryCredentialsFile != "" {
@@ -118,8 +118,8 @@ func (l *loader) chooseHistory(c *Config, secret string) {
 	}
 }
 
-// checkGuestLog refuses the history's own file for all that jobs log: either would cut off what the
-// other has written.
+// checkGuestLog refuses the history's own file for the log lines of jobs: each writer would truncate what the other has
+// written.
 func (l *loader) checkGuestLog(c *Config) {
 	file := c.History
 	if c.HistoryDatabase != nil {
@@ -130,7 +130,7 @@ func (l *loader) checkGuestLog(c *Config) {
 	}
 }
 
-// spoolDirectory is where records wait if the URL does not say it.
+// spoolDirectory returns the directory for waiting records, if the URL does not name one.
 func spoolDirectory(c *Config) string {
 	switch {
 	case c.Registry != registryZooKeeper && c.Data != "":
@@ -141,7 +141,7 @@ func spoolDirectory(c *Config) string {
 	return ""
 }
 
-// historyPath is a file on the disk that the history's size is about.
+// historyPath returns the file on the disk whose size the setting limits.
 func historyPath(c *Config) string {
 	if c.HistoryDatabase != nil {
 		return cmp.Or(c.HistoryDatabase.Path(), c.HistoryDatabase.Spool)
@@ -149,7 +149,7 @@ func historyPath(c *Config) string {
 	return c.History
 }
 
-// wireHistory makes where events and lines are kept.
+// wireHistory makes the store of events and lines.
 func (s *system) wireHistory(ctx context.Context) (err error) {
 	l := s.loaded
 	if err := s.wireGuestLog(); err != nil {
@@ -190,7 +190,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 	return historyMetrics(s.metrics, s.history.State)
 }
 
-// wireGuestLog opens the file for all that jobs log.
+// wireGuestLog opens the file for all log lines of jobs.
 func (s *system) wireGuestLog() (err error) {
 	file := s.loaded.GuestLog
 	if file == "" {
@@ -204,7 +204,7 @@ func (s *system) wireGuestLog() (err error) {
 		func() float64 { return float64(s.whole.Lost()) })
 }
 
-// wholeLog has all that guests log written to the file; nil if there is none.
+// wholeLog returns the receiver that writes all log lines of guests to the file; nil without a file.
 func (s *system) wholeLog() *event.WholeLog {
 	if s.whole == nil {
 		return nil
@@ -212,7 +212,7 @@ func (s *system) wholeLog() *event.WholeLog {
 	return &event.WholeLog{Where: s.whole.Path(), Add: func(ctx context.Context, g event.GuestLog) { s.whole.Add(ctx, lineOf(g)) }}
 }
 
-// historyMetrics shows how the history fares.
+// historyMetrics adds the metrics of the history's state.
 func historyMetrics(m *metrics.Metrics, state func() history.State) error {
 	return errors.Join(
 		m.CounterFunc("history_events_dropped_total", "Records that the history lost: events, log lines of guests, changes.",
@@ -247,7 +247,7 @@ func (s *system) historyText() string {
 	return words.Printable(s.history.State().Where)
 }
 
-// addLine keeps a guest's line, and passes it on to who follows.
+// addLine stores a guest's line, and passes it on to followers.
 func (s *system) addLine(g event.GuestLog) {
 	l := lineOf(g)
 	s.history.AddLine(l)

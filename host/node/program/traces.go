@@ -19,7 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// metricsSetting, guestSeriesSetting and traceSettings are what a host shows of its jobs to other programs.
+// metricsSetting, guestSeriesSetting and traceSettings are the settings of metrics and traces.
 func metricsSetting() setting {
 	return setting{
 		key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
@@ -45,7 +45,7 @@ func metricsLabelsSetting() setting {
 	}
 }
 
-// guestSeriesSetting bounds the series of what guests report.
+// guestSeriesSetting limits the metric series of guests.
 func guestSeriesSetting() setting {
 	return setting{
 		key: "metricsGuestSeries", arg: "N", standard: strconv.Itoa(metrics.DefaultGuestSeries),
@@ -85,7 +85,7 @@ func traceSettings(d defaults) []setting {
 	}}
 }
 
-// wireTraces makes what sends traces, if they are wanted.
+// wireTraces makes the sender of traces, if traces are wanted.
 func (s *system) wireTraces(ctx context.Context) error {
 	l := s.loaded
 	settings, err := trace.FromEnvironment(s.program.Getenv)
@@ -121,8 +121,7 @@ func (s *system) wireTraces(ctx context.Context) error {
 	return nil
 }
 
-// traceID, traceparent and called are nil while no traces are sent, so that they cost
-// nothing then.
+// traceID, traceparent and called are nil while no traces are sent, so that they then cost nothing.
 func (s *system) traceID() func(event.Event) string {
 	if s.traces == nil {
 		return nil

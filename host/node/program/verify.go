@@ -19,8 +19,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// leastSettle is how long a takeover takes: the default session timeout, and the
-// time for another host to notice and to run the items.
+// leastSettle is how long a takeover may take: the default session timeout, and the time for another host to notice and
+// to run the items.
 const leastSettle = time.Minute
 
 func verifyCommand(p *program) *cobra.Command {
@@ -155,8 +155,8 @@ func historyAt(p *program, url, credentialsFile string) (*database.Config, error
 	return database.Parse(url, credentials)
 }
 
-// verifyWithRegistry checks the histories, with what the registry says of Java hosts,
-// and adds what is left behind in the registry.
+// verifyWithRegistry checks the histories, using the registry's knowledge of Java hosts, and adds leftovers in the
+// registry.
 func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, rest time.Duration, how verify.Options, credentialsFile string, histories []string) (r *verify.Report, err error) {
 	o, err := openNamespace(ctx, p, flags, false)
 	if err != nil {

@@ -33,7 +33,7 @@ type registryKind struct {
 	backend func(*Config) session.Backend
 }
 
-// registryKinds are all that there are, the standard first.
+// registryKinds are all kinds of registries, the default first.
 func registryKinds() []registryKind {
 	return []registryKind{
 		{registryEmbedded, func(c *Config) session.Backend { return session.Embedded{Dir: c.Data} }},
@@ -48,8 +48,7 @@ func (c *Config) backend() session.Backend {
 	return kinds[max(i, 0)].backend(c) // a name that is none is a problem of the configuration already
 }
 
-// parseRegistry checks what names a registry: its kind, or an address, whose
-// ports it completes.
+// parseRegistry checks the value of --registry: a kind, or an address, whose ports it completes.
 func parseRegistry(s string) (string, error) {
 	var kinds []string
 	for _, k := range registryKinds() {
@@ -110,7 +109,7 @@ func zooKeeperSettings() []setting {
 	}
 }
 
-// registryChoice fits together what was said about the registry.
+// registryChoice checks the settings of the registry together.
 func (l *loader) registryChoice(c *Config, secret string) {
 	l.chooseRegistry(c)
 	if c.Registry != registryZooKeeper {
@@ -133,8 +132,7 @@ func (l *loader) bad(key, format string, args ...any) {
 	l.problem(l.origins[key], key, fmt.Errorf(format, args...))
 }
 
-// chooseRegistry takes servers out of the registry's address, and lets servers
-// mean ZooKeeper.
+// chooseRegistry takes the servers from the registry's address; given servers imply ZooKeeper.
 func (l *loader) chooseRegistry(c *Config) {
 	z := &c.ZooKeeper
 	if connect, ok := strings.CutPrefix(c.Registry, zooKeeperScheme); ok {
@@ -150,7 +148,7 @@ func (l *loader) chooseRegistry(c *Config) {
 	}
 }
 
-// withoutZooKeeper refuses what has a meaning for ZooKeeper only.
+// withoutZooKeeper refuses settings that apply only to ZooKeeper.
 func (l *loader) withoutZooKeeper(c *Config) {
 	if c.ZooKeeper.Connect != "" && l.given("zk") {
 		l.bad("zk", "ZooKeeper's servers are given, but the registry is %s (%s); give one of the two", c.Registry, l.origins["registry"])
@@ -163,7 +161,7 @@ func (l *loader) withoutZooKeeper(c *Config) {
 	}
 }
 
-// chooseTLS lets the files of TLS imply it, and reads them.
+// chooseTLS turns TLS on if its files are given, and reads them.
 func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 	for _, key := range []string{"zkTlsCa", "zkTlsCert", "zkTlsKey", "zkTlsServerName"} {
 		if !l.given(key) || z.TLS {
@@ -187,7 +185,7 @@ func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 	}
 }
 
-// chooseCredentials takes them from the file, or from the environment.
+// chooseCredentials takes the credentials from the file, or from the environment.
 func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	from := ensemble.CredentialsVariable
 	z.Credentials = secret
@@ -213,8 +211,8 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	}
 }
 
-// noCredentials is a warning for who writes to ZooKeeper; who only reads makes nothing worse.
+// noCredentials is a warning for programs that write to ZooKeeper; a program that only reads adds no risk.
 const noCredentials = "hosts use ZooKeeper without credentials: everyone who can connect to it can change the jobs and their settings; give credentials with --zk-credentials-file"
 
-// errNoServers: a command that talks to the registry itself was not given one that is shared.
+// errNoServers: a command that uses the registry directly was not given a shared registry.
 var errNoServers = errors.New("the registry's servers are missing; want --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT (or WASMJOB_REGISTRY, WASMJOB_ZK)")
