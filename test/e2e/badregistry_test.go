@@ -233,7 +233,7 @@ func TestRegistryIsFull(t *testing.T) {
 	limits := "/zookeeper/quota/full/zookeeper_limits"
 	c.put(s, limits+" = count=-1,bytes=-1,byteHardLimit=-1,countHardLimit=1", "/zookeeper/quota/full/zookeeper_stats = count=1000,bytes=1000")
 	for _, m := range []*member{a, b} {
-		m.line(0, "does not permit to write or to read an item", `"job":"tick"`, "ZooKeeper's quota for nodes or bytes there is used up")
+		m.line(0, "denies reading or writing an item", `"job":"tick"`, "ZooKeeper's quota for nodes or bytes there is used up")
 		m.await("tick is in error", func() bool {
 			j := m.place.job("tick")
 			return j.State == engine.JobError && strings.Contains(j.Reason, "quota")

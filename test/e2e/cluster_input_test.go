@@ -201,7 +201,7 @@ func TestOlderElasticJob(t *testing.T) {
 	c.must("job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
 	c.refused(2, []string{`unknown command "elasticjobs"`}, "job", "import", "elasticjobs")
 	c.refused(2, []string{"--out is missing"}, "job", "import", "elasticjob", "--zk", c.zk)
-	c.refused(2, []string{"servers are not named"}, "job", "export", "--out", dir)
+	c.refused(2, []string{"servers are missing"}, "job", "export", "--out", dir)
 }
 
 // TestExport: what the registry has comes back as files that a host takes, and

@@ -436,7 +436,7 @@ func TestClusterIsOperated(t *testing.T) {
 			t.Errorf("wasmjob %v by any host:\n%s", args, text)
 		}
 	}
-	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "job", "start", "tick")
+	c.refused(1, []string{"several hosts are running on this machine", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "job", "start", "tick")
 
 	// A server is disabled in the registry, and enabled by way of its host.
 	if out := c.registry("job", "pause", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {

@@ -24,7 +24,7 @@ func TestImport(t *testing.T) {
 
 	p.refused(1, []string{"poll.yaml exists; --force overwrites it"}, "job", "import", "crontab", p.path("crontab"), "--out", p.path("jobs"))
 	p.refused(2, []string{"--out is missing"}, "job", "import", "crontab", p.path("crontab"))
-	p.refused(2, []string{"say what to import"}, "job", "import", "quartz")
+	p.refused(2, []string{"the input is missing"}, "job", "import", "quartz")
 	p.refused(2, []string{"expected one of them"}, "job", "import", "quartz", "x", "--database", "mysql://a@b/c", "--out", "o")
 	p.refused(2, []string{"--zone"}, "job", "import", "crontab", p.path("crontab"), "--zone", "Mars", "--out", p.path("o"))
 	p.refused(1, []string{"found no INSERT"}, "job", "import", "xxl-job", p.path("crontab"), "--out", p.path("o"))

@@ -176,7 +176,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	text := "users: [{name: ann, roles: {viewer: '*'}}]"
-	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "", 0o644: "warning", 0o660: "others can write to it", 0o666: "others can write to it"} {
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "", 0o644: "warning", 0o660: "other users can write to it", 0o666: "other users can write to it"} {
 		if err := errors.Join(os.WriteFile(name, []byte(text), 0o600), os.Chmod(name, mode)); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestRead(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte("hush"), 0o644), os.Chmod(secret, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Parse(name, []byte(oidc)); err == nil || !strings.Contains(err.Error(), "everybody on this machine") {
+	if _, err := Parse(name, []byte(oidc)); err == nil || !strings.Contains(err.Error(), "all users of this machine") {
 		t.Errorf("a secret that everybody reads: %v", err)
 	}
 	if err := os.Chmod(secret, 0o600); err != nil {

@@ -174,7 +174,7 @@ func TestFollowed(t *testing.T) {
 		}
 	}
 	for _, end := range []string{"--to", "--after"} {
-		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" and --follow do not go together") {
+		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" cannot be combined with --follow") {
 			t.Errorf("%s: %v", end, err)
 		}
 	}

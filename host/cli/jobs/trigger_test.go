@@ -92,7 +92,7 @@ func TestTriggerWaits(t *testing.T) {
 		if (err != nil) != (exit != 0) || exit != c.exit || shown != want || host.triggers.Load() != 1 {
 			t.Errorf("%s: %v, %d triggers\n%s", name, err, host.triggers.Load(), shown)
 		}
-		if broken := c.answers[0] == ""; broken != strings.Contains(said, "the command asks again until it answers\n") {
+		if broken := c.answers[0] == ""; broken != strings.Contains(said, "the command asks again until the host answers\n") {
 			t.Errorf("%s: %s", name, said)
 		}
 	}

@@ -157,11 +157,11 @@ func TestStatusOfAJobThatWasAskedToWait(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	j := &cluster.Job{Health: cluster.HealthLate, Next: now.Add(time.Hour), Waits: []engine.WaitStatus{{What: event.WaitRate, Until: now.Add(30 * 24 * time.Hour), Reason: "its turn under rate api"}}}
 	text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now)
-	if want := "health     late: it waits until 2026-12-28T12:00:00Z, as its guests asked, for its turn under rate api\n"; !strings.Contains(text, want) {
+	if want := "health     late: it waits until 2026-12-28T12:00:00Z, its guests asked it to wait, for its turn under rate api\n"; !strings.Contains(text, want) {
 		t.Errorf("%q is not in\n%s", want, text)
 	}
 	j.Next = now.Add(60 * 24 * time.Hour)
-	if text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now); strings.Contains(text, "as its guests asked") {
+	if text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now); strings.Contains(text, "its guests asked it to wait") {
 		t.Errorf("it fires after that:\n%s", text)
 	}
 	text = Shards(terminal.Style{}, &admin.Shards{Job: "a", Items: []admin.Shard{{Item: 1, State: "PENDING", Misfired: true, Outcome: "RETRY_AT", NotBefore: now.Add(time.Hour)}}}, now)

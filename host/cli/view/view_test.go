@@ -226,7 +226,7 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 	v.Close()
 	v.Close()
 	v.Add(event.Event{Kind: event.JobAdded}) // after the end: no harm
-	if !strings.Contains(last.text, "events came too fast") {
+	if !strings.Contains(last.text, "because they came too fast") {
 		t.Errorf("the last line is %q", last.text)
 	}
 }

@@ -143,7 +143,7 @@ func TestParents(t *testing.T) {
 		}
 		return
 	}
-	if err := (Self() + 1).Parents(cache); err == nil || !strings.Contains(err.Error(), "who can put something else in the place of "+cache) {
+	if err := (Self() + 1).Parents(cache); err == nil || !strings.Contains(err.Error(), "who can replace "+cache) {
 		t.Error(err)
 	}
 }

@@ -125,7 +125,7 @@ func TestAlerts(t *testing.T) {
 	s.post("/alerts/unsilence", "id", silences[0].ID, "reason", "done", "back", "/alerts").has(t, 200, "The silence is ended.", "Nothing is silenced.")
 	s.get("/audit").has(t, 200, "silence alerts", "disk is <i>changed</i>", "end a silence of alerts")
 	// Somebody else was faster, or it has ended.
-	s.post("/alerts/unsilence", "id", silences[0].ID, "back", "/alerts").has(t, 200, "it has ended, or somebody has ended it")
+	s.post("/alerts/unsilence", "id", silences[0].ID, "back", "/alerts").has(t, 200, "it has expired, or a user has ended it")
 	s.post("/alerts/unsilence", "id", "x", "back", "/alerts").has(t, 400, "expected the id of a silence")
 	s.post("/alerts/none", "back", "/alerts").has(t, 200, "there is no page")
 

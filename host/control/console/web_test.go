@@ -536,7 +536,7 @@ func TestJobs(t *testing.T) {
 		s.get(page+"?job=[").has(t, 400, "job", `found "[", expected a name or a pattern such as team-a-*`)
 	}
 	s.get("/jobs?limit=1001").has(t, 400, "limit")
-	s.get("/jobs?after=gone").has(t, 400, "begin anew")
+	s.get("/jobs?after=gone").has(t, 400, "begin with the first page")
 	s.get("/runs?item=x").has(t, 400, "item", "a number")
 	s.get("/runs?from=yesterday").has(t, 400, "from", "a time such as")
 	s.get("/runs?item=&from=&job=").has(t, 200, "broken")
@@ -998,7 +998,7 @@ func TestPartialLists(t *testing.T) {
 				t.Errorf("%s without %s: says that records are missing: %t\n%s", page, slow, missing, a.text())
 			}
 			if slices.Contains(lists, slow) {
-				a.lacks(t, "The guest logged nothing", "Nothing has run yet", "No line has been logged", "No changes yet", "No host has begun trigger", "There is no trigger")
+				a.lacks(t, "The guest logged nothing", "Nothing has run yet", "No line has been logged", "No changes yet", "The histories have no run of trigger", "The histories have no trigger")
 			}
 		}
 	}

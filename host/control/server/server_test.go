@@ -155,7 +155,7 @@ func TestWhoMay(t *testing.T) {
 		{"GET", "/readyz", "", "", 200, "ready"},
 		{"GET", "/metrics", "", "", 200, "wasmjob_build_info"},
 		{"GET", "/v1/status", "", "", 401, ""},
-		{"GET", "/v1/status", "Bearer wrong", "", 401, "not the one of this host"},
+		{"GET", "/v1/status", "Bearer wrong", "", 401, "neither this host's own"},
 		{"GET", "/v1/status", "Bearer ", "", 401, "token"},
 		{"GET", "/v1/status", "Basic " + token, "", 401, ""},
 		{"GET", "/v1/status", good, "", 200, "GET /v1/status"},

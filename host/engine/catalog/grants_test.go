@@ -146,9 +146,9 @@ func TestSignaturesAreDemanded(t *testing.T) {
 
 	const old = `a "" a.yaml a.wasm @one.`
 	for what, change := range map[string]struct{ module, sig, want string }{
-		"changed":    {"two.", "", "the signature is of another file"},
+		"changed":    {"two.", "", "the signature belongs to another file"},
 		"other key":  {"two.", sign(other, "two."), "the signature is by an unknown key"},
-		"other file": {"two.", sign(key, "three."), "the signature is of another file"},
+		"other file": {"two.", sign(key, "three."), "the signature belongs to another file"},
 		"malformed":  {"two.", "a.wasm.minisig: nonsense", "the signature is malformed"},
 	} {
 		r.write("a.wasm: " + change.module)

@@ -192,7 +192,7 @@ func TestSpoolIsFull(t *testing.T) {
 		}
 	}
 	await(t, "full spool", func() bool { return s.State().Dropped > 1000 })
-	if n := logs.FilterMessageSnippet("spool cannot take").Len(); n != 1 {
+	if n := logs.FilterMessageSnippet("records cannot be written to the history's spool").Len(); n != 1 {
 		t.Errorf("%d lines about the full spool: %v", n, logs.All())
 	}
 	if err := s.Close(); err == nil || !errors.Is(err, errSpoolFull) && !strings.Contains(err.Error(), "spool") {

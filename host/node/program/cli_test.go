@@ -139,7 +139,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"quite-wrong", "--help"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"--help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
-		{[]string{"help", "status"}, exitOK, "Show the jobs of the running host"},
+		{[]string{"help", "status"}, exitOK, "Show the jobs of the host that is asked"},
 		{[]string{"print-config"}, exitUsage, `unknown command "print-config"; 'wasmjob run --print-config' shows the settings`},
 		{[]string{"chaos", "--seed", "7"}, exitUsage, `unknown command "chaos"; it is a program of its own: wasmjob-chaos`},
 		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' imports jobs of ElasticJob`},
@@ -159,7 +159,7 @@ func TestUsage(t *testing.T) {
 		{[]string{"validate"}, exitUsage, "name a directory"},
 		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
 		{[]string{"module", "inspect"}, exitUsage, "the module's file is missing"},
-		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
+		{[]string{"status", "--admin", "off"}, exitUsage, "not an address"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
 	} {
 		r := runCLI(t, nil, c.args...)
@@ -247,7 +247,7 @@ func TestInspect(t *testing.T) {
 	for _, name := range []string{"module inspect", "invoke"} {
 		runCLI(t, nil, append(strings.Fields(name), "text.yaml")...).expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
-	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
+	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected the file of a module")
 	missing := filepath.Join(t.TempDir(), "report")
 	runCLI(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
 	for _, name := range []string{"report.wasm", "reports.wasm"} {
@@ -718,7 +718,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte(server.NewToken()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runCLI(t, env, "job", "list", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
+	runCLI(t, env, "job", "list", "--token-file", wrong).expect(t, exitFailure, "the token is neither this host's own")
 
 	// A module that is refused while the version before runs on shows with its jobs.
 	if err := os.WriteFile(filepath.Join(dir, "cities.wasm"), []byte("oops"), 0o600); err != nil {
@@ -785,8 +785,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &hosted{env: client}
-	for _, words := range [][]string{{"the file of alerts is not taken", "alert", "list"}, {"the file of alerts is not taken", "status"}, {"the users file is not taken", "status"},
-		{"the file of alerts is not taken", "host", "list"}, {"the users file is not taken", "host", "list"}} {
+	for _, words := range [][]string{{"the alerts file is invalid", "alert", "list"}, {"the alerts file is invalid", "status"}, {"the users file is invalid", "status"},
+		{"the alerts file is invalid", "host", "list"}, {"the users file is invalid", "host", "list"}} {
 		h.await(t, words[0], words[1:]...)
 	}
 	second := runCLI(t, env, "run", "--plugins", dir, "--admin", socket)
@@ -797,7 +797,7 @@ func TestRun(t *testing.T) {
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	logs.await(t, "a second signal stops at once")
+	logs.await(t, "a second signal stops the host at once")
 	kinds := make(map[event.Kind]int)
 	for e, err := range jsonl.Read(file) {
 		if err != nil {
@@ -884,7 +884,7 @@ func TestRunWithoutJobs(t *testing.T) {
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
 	}()
-	logs.await(t, "there is no job in the plugins directory yet")
+	logs.await(t, "the plugins directory has no jobs yet")
 	signals <- syscall.SIGTERM
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)
@@ -946,7 +946,7 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		t.Fatal("the host does not end")
 	}
 	logs.await(t, "stopping at once")
-	if entry := logs.await(t, "what was running counts as unfinished"); !strings.Contains(entry, `"items":"0"`) {
+	if entry := logs.await(t, "the running items count as unfinished"); !strings.Contains(entry, `"items":"0"`) {
 		t.Errorf("it does not say what was cut off: %s", entry)
 	}
 	logs.await(t, "a second signal stopped the host at once")

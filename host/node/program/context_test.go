@@ -82,7 +82,7 @@ func TestContexts(t *testing.T) {
 	is(staging)
 	is(prod, "--context", "prod")
 	is(prod, "--context", "staging", "--admin", prod.address, "--token-file", filepath.Join(home, "prod.token"))
-	do("job", "list", "--admin", prod.address).expect(t, exitFailure, "its token is not known here")
+	do("job", "list", "--admin", prod.address).expect(t, exitFailure, "its token is unknown")
 	if got := <-prod.last; strings.Contains(got, staging.token) {
 		t.Errorf("the token of the context in use was sent to another address: %q", got)
 	}
@@ -93,7 +93,7 @@ func TestContexts(t *testing.T) {
 
 	do("job", "list", "--context", "prd").expect(t, exitUsage, `--context: there is no context "prd"; did you mean "prod"?`, file)
 	do("job", "list", "--context", "prod", "--zk", "127.0.0.1:1").expect(t, exitUsage, `context "prod" in `+file, "it names a host, --zk the registry itself")
-	do("job", "history", "--context", "zk").expect(t, exitUsage, "it names a registry, and this command asks a host")
+	do("job", "history", "--context", "zk").expect(t, exitUsage, "it names a registry, but this command needs a host")
 	do("job", "items", "pay", "--context", "zk", "--admin", prod.address).expect(t, exitUsage, "--admin asks a host, --registry the registry itself")
 	do("__complete", "job", "list", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
 	do("__complete", "context", "use", "").expect(t, exitOK, "prod", "staging", "zk")
@@ -124,5 +124,5 @@ func TestContexts(t *testing.T) {
 	env = append(env, contexts.Variable+"="+filepath.Join(home, "other.yaml"))
 	do("context").expect(t, exitOK, "there are no contexts")
 	env = []string{"HOME=", "XDG_CONFIG_HOME="}
-	do("context").expect(t, exitUsage, "no file with contexts is known", contexts.Variable)
+	do("context").expect(t, exitUsage, "cannot find the file with contexts", contexts.Variable)
 }

@@ -83,9 +83,9 @@ func TestGrantsCommand(t *testing.T) {
 	}
 
 	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module needs grants files: name them with --grants")
-	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
+	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants reads files, and --admin asks a running host")
 	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "access", "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
-	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
+	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module needs the name of a job")
 	runCLI(t, nil, "access", "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
 	runCLI(t, nil, "access", "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
 		`broken.yaml:1:24: kv: found "1", expected true or false`)
@@ -284,9 +284,9 @@ func TestSign(t *testing.T) {
 
 	runCLI(t, nil, "module", "sign").expect(t, exitUsage, "the module's file is missing")
 	runCLI(t, nil, "module", "sign", module).expect(t, exitUsage, "--key is missing")
-	runCLI(t, nil, "module", "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
+	runCLI(t, nil, "module", "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key creates a key")
 	runCLI(t, nil, "module", "sign", module, "--key", release+".pub").expect(t, exitFailure, "not a private key of minisign")
-	runCLI(t, nil, "module", "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
+	runCLI(t, nil, "module", "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask on")
 	runCLI(t, nil, "module", "verify-signature", module).expect(t, exitUsage, "there is no key")
 	runCLI(t, nil, "module", "verify-signature", module, "--key", module).expect(t, exitUsage, "not a public key of minisign")
 	runCLI(t, nil, "module", "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
@@ -301,7 +301,7 @@ func TestSignWithPassword(t *testing.T) {
 		t.Helper()
 		return runCLI(t, environ, append([]string{"module", "sign", module, "--key", keys + "encrypted.key"}, more...)...)
 	}
-	sign(nil).expect(t, exitUsage, "a password is needed, and there is no terminal")
+	sign(nil).expect(t, exitUsage, "a password is needed, but there is no terminal")
 	sign([]string{"WASMJOB_SIGN_PASSWORD=shut"}).expect(t, exitFailure, "encrypted.key: the key is encrypted, and this is not its password")
 	sign(nil, "--password-file", b.at("none")).expect(t, exitFailure, "--password-file: ")
 	sign(nil, "--password-file", password).expect(t, exitOK)

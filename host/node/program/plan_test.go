@@ -48,7 +48,7 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{good, "--last", "7d", "--next", "7d"}, exitUsage, "--last and --next do not go together"},
 		{[]string{good, "--next", "7d", "--from", "2027-01-01"}, exitUsage, "--next and --from do not go together"},
 		{[]string{good, "--next", "7d", "--to", "2027-01-01"}, exitUsage, "--next and --to do not go together"},
-		{[]string{good, good, "--running"}, exitUsage, "both say what was before"},
+		{[]string{good, good, "--running"}, exitUsage, "both name the old definitions"},
 		{[]string{good, "--from", "2027-01-02", "--to", "2027-01-01"}, exitUsage, "expected an end after the begin"},
 		{[]string{good, "--next", "400d"}, exitUsage, "expected at most 8784h"},
 		{[]string{good, "--next", "0s"}, exitUsage, "expected an end after the begin"},
@@ -57,10 +57,10 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{good, "--slots", "-1"}, exitUsage, "found -1 slots"},
 		{[]string{good, "--output", "html"}, exitUsage, "expected table, json, yaml or markdown"},
 		{[]string{good, "--history", filepath.Join(dir, "none.jsonl")}, exitUsage, "none.jsonl"},
-		{[]string{good, "--history", none}, exitUsage, "found no run that has ended"},
+		{[]string{good, "--history", none}, exitUsage, "has no run that ended"},
 		{[]string{good, "--alerts", filepath.Join(dir, "none.yaml")}, exitUsage, "--alerts"},
-		{[]string{empty}, exitUsage, "found no definition there"},
-		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition there"},
+		{[]string{empty}, exitUsage, "found no definition"},
+		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition"},
 		{[]string{bad}, exitUsage, filepath.Join("bad", "a.yaml") + ":1:"},
 		{[]string{twice}, exitFailure, `job "b" is defined in`},
 		{[]string{circle}, exitFailure, "the jobs would follow each other in a circle: a -> b -> a"},
@@ -159,7 +159,7 @@ func TestPlanRunning(t *testing.T) {
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run", silent)
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h", "--output", "markdown").expect(t, 3, silent[1:])
 	runs = false
-	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the history of the hosts has no run since", "10.0.0.2: no answer")
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the hosts' history has no run that ended since", "10.0.0.2: no answer")
 }
 
 // TestPlanIsDocumented: docs/schedules.md has the plan of the examples against a changed copy of them.

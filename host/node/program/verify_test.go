@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
-		if code := p.main(t.Context(), []string{"job", "verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
+		if code := p.main(t.Context(), []string{"job", "verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover") != warned {
 			t.Errorf("--settle %s: exit code %d, %s", settle, code, errs.String())
 		}
 	}

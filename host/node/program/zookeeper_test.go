@@ -34,7 +34,7 @@ func TestZooKeeperSettings(t *testing.T) {
 	if !strings.HasSuffix(l.origins["registry"], "w.yaml:1, which implies it") || l.origins["zkTls"] != "--zk-tls-server-name, which implies it" {
 		t.Errorf("origins %q", l.origins)
 	}
-	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "has no meaning with ZooKeeper") {
+	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "has no effect, because ZooKeeper is the registry") {
 		t.Errorf("warnings %q", l.warnings)
 	}
 	var text strings.Builder

@@ -325,7 +325,7 @@ func TestSignatures(t *testing.T) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
 		}
-		const not = "not that of a host of this namespace"
+		const not = "not from a host of this namespace"
 		if err := b.Verify(signed("GET", "/v1/peer/runs?job=a%20b&text=%2F")); err != nil {
 			t.Error(err)
 		}
@@ -376,7 +376,7 @@ func TestSignatures(t *testing.T) {
 		}
 		b.mu.Unlock()
 		id := b.ID()
-		refused("a change too many", signed("POST", "/v1/peer/start?job=x"), "ask it again")
+		refused("a change too many", signed("POST", "/v1/peer/start?job=x"), "send the request again")
 		until(t, "it takes no more changes", func() bool { return b.ID() != id })
 		agree(t, a, b, c)
 		if err := b.Verify(signed("POST", "/v1/peer/start?job=x")); err != nil {
