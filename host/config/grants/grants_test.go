@@ -195,7 +195,7 @@ func TestTrust(t *testing.T) {
 	}{
 		"good":                        {"pay-x", sign(k, "a module"), "release", nil},
 		"stripped":                    {"pay-x", nil, "", signature.ErrMissing},
-		"belongs to another file":             {"pay-x", sign(k, "another"), "", signature.ErrMismatch},
+		"belongs to another file":     {"pay-x", sign(k, "another"), "", signature.ErrMismatch},
 		"by another key":              {"pay-x", sign(other, "a module"), "", signature.ErrUnknownKey},
 		"by a key for this job":       {"pay-test", sign(other, "a module"), "ci", nil},
 		"not demanded":                {"report", nil, "", nil},

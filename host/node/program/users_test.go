@@ -297,7 +297,7 @@ func TestAccessMistakes(t *testing.T) {
 		in("users.yaml") + ":2:3: users.roles: is missing": {"--users", in("users.yaml")},
 		"none.pem cannot be read: it does not exist":       {"--admin-tls-cert", in("none.pem"), "--admin-tls-key", in("key.pem")},
 		"TLS of the admin address":                         {"--admin-tls-cert", in("cert.pem"), "--admin-tls-key", in("cert.pem")},
-		"without TLS":                              {"--admin", "0.0.0.0:0"},
+		"without TLS":                                      {"--admin", "0.0.0.0:0"},
 	} {
 		args := append([]string{"run", "--plugins", home, "--server-ip", "127.0.0.1", "--cache", "off", "--admin", "127.0.0.1:0"}, flags...)
 		runCLI(t, []string{"XDG_RUNTIME_DIR=" + home}, args...).expect(t, exitUsage, want)
