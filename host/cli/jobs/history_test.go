@@ -38,7 +38,7 @@ func TestOperationsOf(t *testing.T) {
 func TestNothingFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, found, fails, want string }{
-		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "what it knows is missing: 10.0.0.8"},
+		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "its records are missing: 10.0.0.8"},
 		{"logs cities cities/t1/0", `{"records":[],"next":"5.0.x"}`, "", "there are more: continue with --after 5.0.x"},
 		{"logs cities cities/t1/0", `{"records":[]}`, "no run", ""},
 		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},

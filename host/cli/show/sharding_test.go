@@ -73,7 +73,7 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}, Listeners: []engine.ListenerStatus{{Export: "job_v1_after", Since: now.Add(-20 * time.Second)}}}}}}
 	text := Status(terminal.Style{}, r, false)
-	if !strings.Contains(text, "j: listener job_v1_after runs for 20s; wasmjob job kill j ends it\n") {
+	if !strings.Contains(text, "j: listener job_v1_after has been running for 20s; wasmjob job kill j ends it\n") {
 		t.Errorf("the notes lack the listener:\n%s", text)
 	}
 	if !strings.Contains(text, "j: waits 2m for the items to be sharded\n") || strings.Contains(text, "what the warnings tell") {
@@ -157,7 +157,7 @@ func TestStatusOfAJobThatWasAskedToWait(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	j := &cluster.Job{Health: cluster.HealthLate, Next: now.Add(time.Hour), Waits: []engine.WaitStatus{{What: event.WaitRate, Until: now.Add(30 * 24 * time.Hour), Reason: "its turn under rate api"}}}
 	text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now)
-	if want := "health     late: it waits until 2026-12-28T12:00:00Z, its guests asked it to wait, for its turn under rate api\n"; !strings.Contains(text, want) {
+	if want := "health     late: its guests asked it to wait until 2026-12-28T12:00:00Z, for its turn under rate api\n"; !strings.Contains(text, want) {
 		t.Errorf("%q is not in\n%s", want, text)
 	}
 	j.Next = now.Add(60 * 24 * time.Hour)
@@ -208,7 +208,7 @@ func TestShardsText(t *testing.T) {
 		}
 	}
 	s.Job, s.Items[0].Held, s.Items[0].Deaths = "the job", time.Now(), 2
-	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob job release "the job" --item 0 lets it run again`) {
+	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob job release "the job" --item 0 releases it`) {
 		t.Errorf("of an item that is held back:\n%s", text)
 	}
 	s.Leader, s.Instances = "", nil

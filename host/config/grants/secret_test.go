@@ -39,7 +39,7 @@ func TestResolve(t *testing.T) {
 		{Secret{File: dir}, "", "is a directory"},
 		{Secret{Env: "WASMJOB_TEST_SECRET"}, "geheim", ""},
 		{Secret{Env: "WASMJOB_TEST_NONE"}, "", "the variable WASMJOB_TEST_NONE of the host is not set, or empty"},
-		{Secret{}, "", "no place"},
+		{Secret{}, "", "the secret has no source"},
 	} {
 		value, err := Resolve(c.secret)
 		if value != c.value || (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {

@@ -311,7 +311,7 @@ func TestImportIsBounded(t *testing.T) {
 		"CronJobs, flow":    {CronJobs, "items: [" + strings.Repeat("~,", mostEntries) + "]", "expected at most 1000000"},
 		"CronJobs, nested":  {CronJobs, "items: " + strings.Repeat("- ", mostEntries+1), "expected at most 1000000"},
 		"CronJobs, bytes":   {CronJobs, "a: " + strings.Repeat("x", mostText), "expected at most 67108864: import it in parts"},
-		"CronJobs, cycle":   {CronJobs, "items: &a\n- {items: *a}\n", "lists in lists"},
+		"CronJobs, cycle":   {CronJobs, "items: &a\n- {items: *a}\n", "nested lists"},
 		"CronJobs, aliases": {CronJobs, "x: &a [" + strings.Repeat("{},", 999) + "{}]\nitems:\n" + strings.Repeat("- {items: *a}\n", 1001), "excessive aliasing"},
 		"Quartz":            {Quartz, "<a>" + strings.Repeat("<job/>", 2*mostForeign+2) + "</a>", "found more than 20000 jobs and triggers"},
 		"Quartz, bytes":     {Quartz, "<a>" + strings.Repeat(" ", mostText), "import it in parts"},

@@ -256,7 +256,7 @@ func TestAlertRoutes(t *testing.T) {
 	if len(r.sent) != 2 || r.sent[0].Route != "etl" || !strings.Contains(r.sent[0].Firing[0].Text, "this is a test of the route etl") {
 		t.Errorf("%+v", r.sent)
 	}
-	s.get("/audit").has(t, 200, "test alerts", "taken by 1 of 2")
+	s.get("/audit").has(t, 200, "test alerts", "accepted by 1 of 2")
 }
 
 // TestAlertsNowhere: without a file of alerts the page says how to begin; where only others

@@ -697,7 +697,7 @@ func TestTooMany(t *testing.T) {
 		_, err := places.Take(ctx)
 		return view{}, fmt.Errorf("the lines: %w", err)
 	})
-	if body := w.Body.String(); w.Code != 429 || w.Header().Get("Retry-After") != "7" || !strings.Contains(body, "Too much at once") || !strings.Contains(body, "0 searches in logs of ann") {
+	if body := w.Body.String(); w.Code != 429 || w.Header().Get("Retry-After") != "7" || !strings.Contains(body, "Too much at once") || !strings.Contains(body, "0 open searches in logs of ann") {
 		t.Errorf("%d %v %s", w.Code, w.Header(), body)
 	}
 }

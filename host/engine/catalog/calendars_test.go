@@ -238,7 +238,7 @@ func TestDaysOfOneFileAreBounded(t *testing.T) {
 	if want := mostDays/size + 1; len(w.plan.jobs) != want {
 		t.Errorf("%d jobs with %d bytes each are in force, want %d", len(w.plan.jobs), size, want)
 	}
-	w.refusedFor("many.yaml", "the days of the calendars of the file's jobs take more than 16777216 bytes")
+	w.refusedFor("many.yaml", "the calendar days of the file's jobs take more than 16777216 bytes")
 	w.write("h.calendar.yaml: " + manyDays(100))
 	w.step()
 	if len(w.plan.jobs) != 401 || len(w.plan.refused) != 0 {

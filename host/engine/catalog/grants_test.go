@@ -36,7 +36,7 @@ func TestGrantsAreRead(t *testing.T) {
 	options, write := withGrants(t, "grants: [{jobs: other, kv: true}]\n")
 	r := newRig(t, options, "a.yaml: job a", "a.wasm: one.")
 	r.await(`a "" a.yaml a.wasm @one.`)
-	if logs := r.logs.FilterMessage("grants").All(); len(logs) != 1 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job that matches "other"`) {
+	if logs := r.logs.FilterMessage("grants").All(); len(logs) != 1 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job matches "other"`) {
 		t.Errorf("at the start, of a grant for no job: %v", logs)
 	}
 	first := r.last.jobs[0].job.Module
@@ -77,7 +77,7 @@ func TestGrantsAreRead(t *testing.T) {
 	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
 	r.write("a.wasm: three.")
 	r.await(`a "" a.yaml a.wasm @three.`)
-	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[len(logs)-1].ContextMap()["warning"].(string), `no job that matches "b"`) {
+	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[len(logs)-1].ContextMap()["warning"].(string), `no job matches "b"`) {
 		t.Errorf("nothing was said of a grant for no job: %v", logs)
 	}
 }

@@ -499,7 +499,7 @@ func TestProgress(t *testing.T) {
 	r.await(all("slow a.")...)
 	// Another version: the jobs run meanwhile, and the host is as ready as before.
 	r.write("a.wasm: slow again.")
-	want("compiling a.wasm, once: ")
+	want("compiling a.wasm; the compiled code is cached in ")
 	p = r.c.Progress()
 	if !p.Settled || len(p.Compiling) != 1 || len(p.Compiling[0].Jobs) != 0 {
 		t.Errorf("while another a.wasm is compiled: %+v", p)

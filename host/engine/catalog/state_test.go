@@ -396,7 +396,7 @@ func TestOneNameTwice(t *testing.T) {
 	w.write("a.yaml: job z a.wasm 1\njob z a.wasm 2")
 	w.step()
 	w.expect(`x "b" b.yaml b.wasm @bee.`, `y "" b.yaml b.wasm @bee.`, `z "1" a.yaml a.wasm @one.`,
-		`refused a.yaml: line 2: job "z": is defined in a.yaml (line 1), expected one definition`)
+		`refused a.yaml: line 2: job "z": is already defined in a.yaml (line 1), expected one definition`)
 }
 
 func TestUnreadable(t *testing.T) {

@@ -173,7 +173,7 @@ func TestExternalEdits(t *testing.T) {
 		do(registry.Delete(tree.ClusterHost("ns", before), registry.AnyVersion))
 		until(t, "it is not there again", func() bool { return b.ID() != before })
 		agree(t, a, b)
-		if n := b.logs.FilterMessageSnippet("once more").Len(); n != 1 {
+		if n := b.logs.FilterMessageSnippet("must be published again").Len(); n != 1 {
 			t.Errorf("logged %v", b.logs.All())
 		}
 		for name, data := range map[string]string{"another key": strings.Repeat("ab", keyBytes), "half a key": "abcd", "no key": "secret", "nothing": ""} {
@@ -364,7 +364,7 @@ func TestSignatures(t *testing.T) {
 		if err := b.Verify(post); err != nil {
 			t.Error(err)
 		}
-		refused("a change once more", post, "was sent before")
+		refused("a change once more", post, "was received before")
 		for range 2 {
 			if err := b.Verify(r); err != nil {
 				t.Error(err)
