@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 		"the second knows":                   {[]Source{none, fixed{p: ann}, fixed{err: errors.New("never asked")}}, 200, ""},
 		"none knows":                         {[]Source{none, none}, 401, "/login"},
 		"the first is sure that it is wrong": {[]Source{fixed{err: Unauthenticated("wrong")}, fixed{p: ann}}, 401, "wrong"},
-		"ours":                               {[]Source{fixed{err: errors.New("file 42 is broken")}}, 503, "log says why"},
+		"ours":                               {[]Source{fixed{err: errors.New("file 42 is broken")}}, 503, "see its log"},
 	} {
 		g := NewGuard(zap.New(core), from, c.sources...)
 		var seen Principal

@@ -271,7 +271,7 @@ func TestCluster(t *testing.T) {
 	if len(b.Jar.Cookies(base)) == 0 { // as browsers, the jar does not tell ports apart
 		t.Fatal("the cookie is not sent to the other cluster")
 	}
-	if _, problem := b.whoami(prod); !strings.Contains(problem, `one of the cluster "test", and this is the cluster "prod"`) {
+	if _, problem := b.whoami(prod); !strings.Contains(problem, `belongs to the cluster "test", but this is the cluster "prod"`) {
 		t.Error(problem)
 	}
 	b.signIn(prod, "bob", secret).expect(t, 303, "/")

@@ -82,7 +82,7 @@ func TestTriggerWithoutRuns(t *testing.T) {
 			t.Errorf("%s: %v, want %s\n%s", args, err, want, shown)
 		}
 	}
-	if shown, _, err := operated(t, host, "no host", "runs", "slow", "--trigger", "7", "--watch"); err != nil || !strings.Contains(shown, "no runs") {
+	if shown, _, err := operated(t, host, "the histories have no", "runs", "slow", "--trigger", "7", "--watch"); err != nil || !strings.Contains(shown, "no runs") {
 		t.Errorf("watched: %v\n%s", err, shown)
 	}
 }

@@ -139,7 +139,7 @@ func TestTriggerGoesOn(t *testing.T) {
 	t.Parallel()
 	goesOn := ": trigger 7 of cities goes on; running: 1; OK: 0. 'wasmjob explain cities --trigger 7' shows its progress, and 'wasmjob job kill cities' ends it.\n"
 	_, said, err := operated(t, newTriggering(keeps, answerOf("ran", "running")), "", "trigger", "cities", "--wait", "--timeout", "1s")
-	if !errors.Is(err, command.ExitRunning) || said != "wasmjob: --timeout 1s is over"+goesOn {
+	if !errors.Is(err, command.ExitRunning) || said != "wasmjob: --timeout of 1s has passed"+goesOn {
 		t.Errorf("%v\n%s", err, said)
 	}
 	host := newTriggering(keeps, answerOf("ran", "running"))
