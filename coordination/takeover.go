@@ -216,7 +216,7 @@ func (r *recovery) decide(owed tree.Runs, runs registry.Node) taking {
 	return t
 }
 
-// become adds what becomes of one item.
+// become adds the decision about one item.
 func (r *recovery) become(f fate, i int, it *owedItem, owed tree.Runs, t *taking) {
 	l, now, dead := r.View.Layout, r.Now.UnixMilli(), r.deadOf(owed)
 	claim := Claim{Item: i, Fire: it.fire, State: it.state}

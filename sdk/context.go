@@ -10,10 +10,8 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// ShardingContext says what a handler is asked to do: which item of how
-// many, the item's own parameter and the job's, for which fire, and which key
-// makes its effects idempotent (RunID, Fence). What is long, or asked for
-// rarely, is a method.
+// ShardingContext says what a handler should do: which item of how many, the parameters of the item and of the job, and
+// for which fire. RunID and Fence make the handler's effects idempotent. Long or rarely needed values are methods.
 type ShardingContext struct {
 	JobName            string
 	ShardingTotalCount int
@@ -30,12 +28,11 @@ type ShardingContext struct {
 	PreviousFireTime, NextFireTime time.Time
 	// Attempt counts from 1 within a fire.
 	Attempt int
-	// Deadline is zero when the item may take as long as it likes.
+	// Deadline is zero without a time limit.
 	Deadline time.Time
-	// Fence is the fence token of this begin of the item: it grows for ever.
+	// Fence is the fence token of this begin of the item: each later begin has a greater one.
 	Fence int64
-	// FetchDataCount is the wished-for batch size of a DATAFLOW job, 100 if its
-	// configuration has none; 0 for other jobs.
+	// FetchDataCount is the preferred batch size of a DATAFLOW job, 100 if its configuration has none; 0 for other jobs.
 	FetchDataCount int
 	// RunID is unique for each fire and item, and the same for all attempts.
 	RunID string
@@ -43,15 +40,13 @@ type ShardingContext struct {
 	Source abi.Source
 }
 
-// The methods ask the host, so they describe the invocation that runs when they
-// are called: call them from the handler, or from what it waits for.
+// The methods ask the host about the current invocation: call them from the handler, or from goroutines that the handler
+// waits for.
 
-// TaskID names the fire as ElasticJob does, with all items that this host has
-// of it.
+// TaskID returns the name of the fire in ElasticJob's form, with all items of the fire on this host.
 func (ShardingContext) TaskID() string { return ctxText(abi.CtxTaskID) }
 
-// PluginConfig is what the operator configured for the module, nil if that is
-// nothing.
+// PluginConfig returns the operator's configuration for the module, nil without one.
 func (ShardingContext) PluginConfig() []byte {
 	if config := ctxText(abi.CtxPluginConfig); config != "" {
 		return []byte(config)
@@ -59,10 +54,10 @@ func (ShardingContext) PluginConfig() []byte {
 	return nil
 }
 
-// Traceparent is the W3C trace context of the invocation, "" if there is none.
+// Traceparent returns the W3C trace context of the invocation, "" without one.
 func (ShardingContext) Traceparent() string { return ctxText(abi.CtxTraceparent) }
 
-// HostInfo is what the host says of itself, for people.
+// HostInfo returns the host's description of itself, for people.
 func (ShardingContext) HostInfo() string { return ctxText(abi.CtxHostInfo) }
 
 // shardingContext asks the host for what nearly every handler wants to know. A
@@ -145,22 +140,19 @@ func ctxTime(field uint32) time.Time {
 	return time.Time{}
 }
 
-// Cancelled asks the host whether the invocation is being cancelled, and why.
-// abi.CancelNone is "run on". After abi.CancelLost no commit works any more;
-// after the other reasons it still does until the deadline.
+// Cancelled asks the host whether the invocation is being cancelled, and why. abi.CancelNone means that it continues.
+// After abi.CancelLost no commit succeeds; after the other reasons commits succeed until the deadline.
 func Cancelled() abi.Cancel {
 	return max(abi.CancelNone, abi.Cancel(border.Cancelled()))
 }
 
-// pollInterval is how often the host is asked while somebody waits for Done.
+// pollInterval is how often the host is asked while the guest waits for Done.
 const pollInterval = 50 * time.Millisecond
 
-// invocation is the context of one invocation. The host cannot call into a
-// running guest, so the guest asks: Err and Done ask the host each time, and
-// once somebody holds the channel of Done a goroutine asks every pollInterval,
-// whenever the handler waits for something and lets it run. Code that computes
-// without waiting sees a cancellation only when it calls Err; contexts derived
-// from this one learn it when this one does.
+// invocation is the context of one invocation. The host cannot call into a running guest, so that the guest asks: Err and
+// Done ask the host each time. Once a goroutine has called Done, another goroutine asks every pollInterval, whenever the
+// handler waits and lets it run. Code that computes without waiting sees a cancellation only when it calls Err; derived
+// contexts see it when this one does.
 type invocation struct {
 	deadline time.Time
 
@@ -185,8 +177,8 @@ func (c *invocation) context() context.Context {
 	return c.inner
 }
 
-// Deadline is when the host stops the guest by force. The context is done
-// some time before, so that the handler can come to an end by itself.
+// Deadline returns when the host stops the guest by force. The context is done some time before, so that the handler can
+// end by itself.
 func (c *invocation) Deadline() (time.Time, bool) {
 	return c.deadline, !c.deadline.IsZero()
 }
@@ -204,7 +196,7 @@ func (c *invocation) Done() <-chan struct{} {
 	return c.context().Done()
 }
 
-// Value has no values, but the way to the cancellation and its cause.
+// Value returns no values of its own, only what derived contexts need to find the cancellation and its cause.
 func (c *invocation) Value(key any) any { return c.context().Value(key) }
 
 func (c *invocation) poll() {

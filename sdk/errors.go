@@ -10,12 +10,11 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/border"
 )
 
-// Errno is an answer of the host that is not OK, as an error. The functions
-// of this package wrap it with what was tried: test with errors.Is, as in
-// errors.Is(err, sdk.ErrConflict).
+// Errno is an error code of the host. The functions of this package wrap it with the attempted operation: test with
+// errors.Is, as in errors.Is(err, sdk.ErrConflict).
 type Errno abi.Code
 
-// The answers.
+// The error codes.
 const (
 	ErrInvalid     = Errno(abi.ErrInvalid)
 	ErrNotFound    = Errno(abi.ErrNotFound)
@@ -88,14 +87,14 @@ func Retry(err error) error {
 	return &statusError{error: err, status: abi.StatusRetry}
 }
 
-// RetryAt marks an error: a handler that returns it, or an error that wraps it, ends with RETRY_AT. The item has not
-// failed. It runs again in the same fire, not before the time, on the host that has it then; this run is over, and its slot is
-// free meanwhile. A time that has passed is now. One that is further away than abi.MaxRetryAt makes the run fail. Hosts
-// of earlier versions do not load a module that uses it. A nil error stands for no other reason than the time.
+// RetryAt marks an error: a handler that returns it, or an error that wraps it, ends with RETRY_AT, which is not a
+// failure. The item runs again in the same fire, not before the given time, on its owner at that time; the present run
+// ends, and frees its slot. A time in the past means now. A time later than abi.MaxRetryAt makes the run fail. Hosts of
+// earlier versions do not load a module that uses RetryAt. With a nil error the time is the only reason.
 func RetryAt(at time.Time, err error) error { return retryAt(at, 0, err) }
 
-// PauseKey is RetryAt, and pauses the key of the job's rate: no item of any job begins under that key before the time. A
-// job without a rate has no key, and only the item waits.
+// PauseKey is RetryAt, and also pauses the key of the job's rate: no item of any job begins under that key before the
+// time. For a job without a rate it is only RetryAt.
 func PauseKey(until time.Time, err error) error { return retryAt(until, abi.RetryPausesKey, err) }
 
 func retryAt(at time.Time, flags int32, err error) error {
@@ -107,9 +106,8 @@ func retryAt(at time.Time, flags int32, err error) error {
 	return &statusError{error: err, status: abi.StatusRetry, tell: tell}
 }
 
-// Fail gives an error a failure code of the job's own, from 64 to 255, which
-// the host records beside the text. Any other code is a plain failure.
-// Fail(code, nil) is nil.
+// Fail gives an error a failure code of the job's own, from 64 to 255, which the host records with the text. Any other
+// code is a plain failure. Fail(code, nil) returns nil.
 func Fail(code int, err error) error {
 	if err == nil {
 		return nil

@@ -46,8 +46,8 @@ func (d HostDetail) Data() []byte {
 	return b
 }
 
-// ParseDetail reads node instances/{id} of our tree; what cannot be read is the zero
-// HostDetail.
+// ParseDetail parses the data of node instances/{id} of our tree; unreadable data gives the
+// zero HostDetail.
 func ParseDetail(data []byte) HostDetail {
 	var d HostDetail
 	if json.Unmarshal(data, &d) != nil {

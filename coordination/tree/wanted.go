@@ -146,7 +146,7 @@ func (w Words) With(of string, word Word) Words {
 	return out
 }
 
-// Without is the words without one.
+// Without returns a copy of the words without the word about of.
 func (w Words) Without(of string) Words {
 	out := maps.Clone(w)
 	delete(out, of)

@@ -11,26 +11,22 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// moment is one reading of both clocks of a loop. What lies a duration from now
-// (when to try again, when a drain is over) goes by Go's own clock, which no one
-// sets: those times are made from the embedded one, and keep its monotonic
-// reading. Instants of a schedule, and dates that others read, go by the wall
-// clock, which may be set at any time, forwards and backwards.
+// moment is one reading of both clocks of a loop. Times at a distance from now (the next try, the end of a drain) are by
+// Go's own clock, which nothing sets: they are made from the embedded time, and keep its monotonic reading. Instants of a
+// schedule, and dates that others read, are by the wall clock, which may be set forwards and backwards at any time.
 type moment struct {
 	time.Time
 	wall time.Time // has no monotonic reading
 }
 
-// instant is what the wall clock would have shown at a moment of Go's own clock,
-// as it goes now.
+// instant converts a time of Go's own clock to the wall clock, as the wall clock runs now.
 func (m moment) instant(at time.Time) time.Time { return m.wall.Add(at.Sub(m.Time)) }
 
 // machine reads Go's own clock and the machine's wall clock.
 func (h *Host) machine() moment { return moment{time.Now(), h.cfg.Now().Round(0)} }
 
-// now reads both clocks. The wall clock is at most Config.ClockBound ahead of the
-// registry's, whatever the machine's shows: nothing begins earlier than that, and
-// nothing is dated later.
+// now reads both clocks. It returns a wall clock that is at most Config.ClockBound ahead of the registry's, even if the
+// machine's is further ahead: no item begins and no record is dated later than that.
 func (h *Host) now() moment {
 	now := h.machine()
 	if limit := h.registry.limit(now.Time, h.cfg.ClockBound); !limit.IsZero() && now.wall.After(limit) {
@@ -43,31 +39,31 @@ func (h *Host) now() moment {
 func (h *Host) clock() time.Time { return h.now().wall }
 
 const (
-	// clockInterval is how often a host looks whether its wall clock was set:
-	// no event reports it, and timers go by the other clock.
+	// clockInterval is how often a host checks whether its wall clock was set, which no event reports and no timer
+	// notices.
 	clockInterval = time.Second
-	// clockStep is the least that counts as set: less is a clock that is slewed,
-	// or a process that waited for a processor between the two readings.
+	// clockStep is the smallest difference that counts as set. A smaller one may come from slewing, or from waiting for a
+	// processor between the two readings.
 	clockStep = 100 * time.Millisecond
-	// clockSlew is the part by which Go's own clock may go faster or slower than
-	// the registry's clock: 500 millionths, the most by which Linux slews a clock.
+	// clockSlew is the inverse of how much faster or slower Go's own clock may run than the registry's: 500 ppm, the most
+	// by which Linux slews a clock.
 	clockSlew = 2000
 	// defaultClockBound is how far the host's clock may be ahead of the registry's.
 	defaultClockBound = 5 * time.Second
-	// offInterval is how often the registry's clock is asked for while it is too far
-	// from the machine's and no commit shows it.
+	// offInterval is how often a host asks for the registry's clock while that is too far from the machine's and no
+	// commit shows it.
 	offInterval = 10 * time.Second
-	// leastWrong is how far a record is ahead of the registry's clock at least if
-	// it counts as written by a wrong clock. Hosts may have several bounds.
+	// leastWrong is how far a record must be ahead of the registry's clock to count as written by a wrong clock. Hosts
+	// may have different bounds.
 	leastWrong = time.Minute
 )
 
-// clockWatch reports that the wall clock was set, or that the machine slept: it
-// went on otherwise than Go's own clock.
+// clockWatch notices that the wall clock was set, or that the machine slept: the wall clock advanced by another time than
+// Go's own.
 type clockWatch struct{ last moment }
 
-// jumped reports by how much it went on more since it was asked last; zero if
-// that is not worth a report.
+// jumped returns by how much more the wall clock advanced than Go's own since the last call; zero if that is below
+// clockStep.
 func (w *clockWatch) jumped(now moment) time.Duration {
 	last := w.last
 	w.last = now
@@ -77,24 +73,21 @@ func (w *clockWatch) jumped(now moment) time.Duration {
 	return 0
 }
 
-// registryClock is what a host knows of the registry's clock. The answer to every
-// commit has its time, which lies between the moments at which the commit was sent
-// and answered. From there on it is reckoned by Go's own clock. It is safe for
-// concurrent use; the zero value knows nothing.
+// registryClock is what a host knows of the registry's clock. Each answer to a commit has the registry's time, which lies
+// between the sending of the commit and the receipt of its answer. Later times are computed by Go's own clock. It is safe
+// for concurrent use; the zero value knows nothing.
 type registryClock struct {
 	mu sync.Mutex
-	// at is a moment of Go's own clock, at which the registry's clock was between
-	// low and high. It is zero if that is not known.
+	// at is a moment of Go's own clock, at which the registry's clock was between low and high; zero if unknown.
 	at        time.Time
 	low, high time.Time
-	// doubted is when the machine's clock was set, or the machine had slept, and
-	// Go's own clock may not have gone on meanwhile; zero if an answer came since.
+	// doubted is when the machine's clock was set, or the machine slept, so that Go's own clock may have stood still;
+	// zero after a later answer.
 	doubted time.Time
 	asked   time.Time // when a job last had to ask
 }
 
-// note takes the registry's time from an answer. sent and heard are moments of
-// Go's own clock.
+// note records the registry's time of an answer. sent and heard are moments of Go's own clock.
 func (c *registryClock) note(sent, heard, registry time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -102,10 +95,10 @@ func (c *registryClock) note(sent, heard, registry time.Time) {
 		return
 	}
 	known, fresh := !c.at.IsZero() && c.doubted.IsZero(), later(heard, c.at)
-	// The registry counts whole milliseconds.
+	// The registry's time is in whole milliseconds.
 	low, high := registry.Add(fresh.Sub(heard)), registry.Add(time.Millisecond+fresh.Sub(sent))
 	if known {
-		// What was known before narrows it down, unless a clock was set.
+		// An earlier answer narrows the range, unless a clock was set since.
 		before, after := c.reckon(fresh)
 		if !before.After(high) && !low.After(after) {
 			low, high = later(low, before), soonest(high, after)
@@ -114,15 +107,15 @@ func (c *registryClock) note(sent, heard, registry time.Time) {
 	c.at, c.low, c.high, c.doubted = fresh, low, high, time.Time{}
 }
 
-// reckon is between which times the registry's clock is at a moment. mu is held.
+// reckon returns the range of the registry's clock at a moment. The caller holds mu.
 func (c *registryClock) reckon(now time.Time) (low, high time.Time) {
 	age := now.Sub(c.at)
 	slew := age.Abs() / clockSlew
 	return c.low.Add(age - slew), c.high.Add(age + slew)
 }
 
-// limit is how late a clock may be that is at most bound ahead of the registry's;
-// zero if that is not known, or if bound is negative.
+// limit returns the latest time of a clock that is at most bound ahead of the registry's; zero if the registry's clock is
+// unknown, or if bound is negative.
 func (c *registryClock) limit(now time.Time, bound time.Duration) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -133,7 +126,7 @@ func (c *registryClock) limit(now time.Time, bound time.Duration) time.Time {
 	return high.Add(bound)
 }
 
-// time is the registry's clock, as far as it is known; else zero.
+// time returns the registry's clock; zero if it is unknown.
 func (c *registryClock) time(now time.Time) time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -144,7 +137,8 @@ func (c *registryClock) time(now time.Time) time.Time {
 	return low.Add(high.Sub(low) / 2)
 }
 
-// bounds are between which times the registry's clock is; zero if that is not known. In doubt it may be as late as wall.
+// bounds returns the range of the registry's clock; zero if it is unknown. In doubt the upper end is at least the wall
+// clock.
 func (c *registryClock) bounds(now moment) (low, high time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -158,8 +152,7 @@ func (c *registryClock) bounds(now moment) (low, high time.Time) {
 	return low, high
 }
 
-// drift is by how much the machine's clock is ahead of the registry's; false if
-// that is not known.
+// drift returns how far the machine's clock is ahead of the registry's; false if that is unknown.
 func (c *registryClock) drift(machine moment) (drift, bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -170,17 +163,16 @@ func (c *registryClock) drift(machine moment) (drift, bool) {
 	return drift{machine.wall.Sub(high), machine.wall.Sub(low)}, true
 }
 
-// doubt notes that the machine's clock was set, or that the machine slept.
+// doubt records that the machine's clock was set, or that the machine slept.
 func (c *registryClock) doubt(now time.Time) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.doubted = now
 }
 
-// wanted reports whether the registry's clock is to be asked for: it is not known,
-// or in doubt, or was too far from the machine's ten seconds ago. A host that begins
-// nothing for that reason makes no commits, whose answers would show that the
-// clocks are right again.
+// wanted reports whether to ask for the registry's clock: it is unknown, or in doubt, or the host is off by more than the
+// bound and last asked ten seconds ago. A host that begins nothing because its clock is off makes no commits, whose
+// answers would show that the clocks agree again.
 func (c *registryClock) wanted(machine moment, bound time.Duration) bool {
 	d, known := c.drift(machine)
 	if !known {
@@ -191,7 +183,7 @@ func (c *registryClock) wanted(machine moment, bound time.Duration) bool {
 	return bound >= 0 && d.certain().Abs() > bound && machine.Sub(c.at) >= offInterval
 }
 
-// claim reports whether the caller is to ask; of several in one second, the first.
+// claim reports whether the caller should ask. Of several callers within one second only the first should.
 func (c *registryClock) claim(now time.Time) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -202,17 +194,16 @@ func (c *registryClock) claim(now time.Time) bool {
 	return true
 }
 
-// drift is by how much a clock is ahead of the registry's: at least and at most.
-// Negative is behind.
+// drift is how far a clock is ahead of the registry's, at least and at most. Negative means behind.
 type drift struct{ least, most time.Duration }
 
-// middle is the best guess.
+// middle returns the middle of the range.
 func (d drift) middle() time.Duration { return d.least + (d.most-d.least)/2 }
 
-// certain is how far the clocks are apart for certain: 0 if they may agree.
+// certain returns the difference of the clocks that is certain: 0 if they may agree.
 func (d drift) certain() time.Duration { return max(d.least, 0) + min(d.most, 0) }
 
-// String is "1h0m0s ahead of the registry's".
+// String returns a text such as "1h0m0s ahead of the registry's".
 func (d drift) String() string { return d.reason().String() }
 
 func (d drift) reason() reason.Reason {
@@ -222,12 +213,12 @@ func (d drift) reason() reason.Reason {
 	return reason.New(reason.AheadOfRegistry, d.middle().Round(time.Millisecond))
 }
 
-// clocks are what a term's loop looks at every second: whether clocks were set,
-// and whether the machine's is too far from the registry's.
+// clocks are what a term's loop checks each second: whether a clock was set, and whether the machine's is too far from
+// the registry's.
 type clocks struct{ machine, used clockWatch }
 
-// watchClocks wakes the jobs if the clock that they go by was set, and reports when
-// the machine's comes to be beyond Config.ClockBound, and when it is back.
+// watchClocks wakes the jobs if the clock that they use was set. It reports when the machine's clock exceeds
+// Config.ClockBound, and when it is within the bound again.
 func (t *term) watchClocks(c *clocks) {
 	h, now := t.host, t.host.machine()
 	if by := c.machine.jumped(now); by != 0 {
@@ -264,9 +255,8 @@ func (t *term) watchClocks(c *clocks) {
 	}
 }
 
-// instants are the limits of what may begin now, for coordination.Beginning. A
-// record is repaired only if two clocks agree that it is ahead, the machine's and
-// the registry's: else it may be the registry's that is wrong.
+// instants returns the limits for coordination.Beginning of what may begin now. A record is repaired only if both the
+// machine's and the registry's clock say that it is ahead: otherwise the registry's clock may be the wrong one.
 func (h *Host) instants() (latest, ahead int64) {
 	now, bound := h.machine(), h.cfg.ClockBound
 	limit := h.registry.limit(now.Time, bound)
@@ -279,7 +269,7 @@ func (h *Host) instants() (latest, ahead int64) {
 	return limit.UnixMilli(), ahead
 }
 
-// clockStatus is what Status says of the clocks; nil if nothing is known.
+// clockStatus returns the clocks for Status; nil if nothing is known.
 func (h *Host) clockStatus() *ClockStatus {
 	d, known := h.registry.drift(h.machine())
 	if !known {
@@ -295,8 +285,7 @@ type clockCheck struct {
 	late error // that the clock is behind by more than the catch-up window, as it was reported
 }
 
-// read asks for the registry's clock, if the host does not know it. It
-// reports whether it has asked.
+// read asks for the registry's clock, if the host does not know it. It reports whether it has asked.
 func (c *clockCheck) read(now moment) bool {
 	if r := &c.job.host.registry; !r.wanted(c.job.host.machine(), c.job.host.cfg.ClockBound) || !r.claim(now.Time) {
 		return false
@@ -307,8 +296,7 @@ func (c *clockCheck) read(now moment) bool {
 	return true
 }
 
-// watch reports once that this host's clock is behind the registry's by more
-// than the job's catch-up window.
+// watch reports once that this host's clock is behind the registry's by more than the job's catch-up window.
 func (c *clockCheck) watch(window time.Duration) {
 	d, known := c.job.host.registry.drift(c.job.host.machine())
 	if !known || c.job.host.cfg.ClockBound < 0 {
@@ -324,8 +312,8 @@ func (c *clockCheck) watch(window time.Duration) {
 	}
 }
 
-// drift compares this host's clock with the registry's, if the job wants
-// that. Zero means that it may run.
+// drift compares this host's clock with the registry's, if the job asks for it. It returns the reason why the job may not
+// run; zero if it may.
 func (c *clockCheck) drift() reason.Reason {
 	limit := c.job.member.View.Config.MaxTimeDiffSeconds
 	if limit < 0 {
@@ -340,7 +328,7 @@ func (c *clockCheck) drift() reason.Reason {
 	return reason.Reason{}
 }
 
-// registryTime is the registry's clock, as far as it is known, else the wall clock.
+// registryTime returns the registry's clock, or the wall clock if the registry's is unknown.
 func (h *Host) registryTime(now moment) time.Time {
 	if at := h.registry.time(now.Time); !at.IsZero() {
 		return at
@@ -348,8 +336,8 @@ func (h *Host) registryTime(now moment) time.Time {
 	return now.wall
 }
 
-// registryBounds are between which times the registry's clock is. Both are the wall clock if that is not known, or if the host's may
-// be as far from it as it likes.
+// registryBounds returns the range of the registry's clock. Both ends are the wall clock if the registry's is unknown, or
+// if Config.ClockBound sets no bound.
 func (h *Host) registryBounds(now moment) (low, high time.Time) {
 	if h.cfg.ClockBound >= 0 {
 		low, high = h.registry.bounds(now)
@@ -360,14 +348,14 @@ func (h *Host) registryBounds(now moment) (low, high time.Time) {
 	return low, high
 }
 
-// ahead is by how much the wall clock is ahead of the registry's, as far as that is known, but for a clock that is off.
+// ahead returns how far the wall clock is ahead of the registry's, as far as known; 0 for a clock that is off.
 func (h *Host) ahead(now moment) time.Duration {
 	low, high := h.registryBounds(now)
 	bound := max(h.cfg.ClockBound, 0)
 	return min(max(now.wall.Sub(low.Add(high.Sub(low)/2)), -bound), bound)
 }
 
-// untilCame is how long it takes until an instant has come by the registry's clock; 0 if it has, as far as is known.
+// untilCame returns how long it takes until an instant has come by the registry's clock; 0 if it has, as far as known.
 func (h *Host) untilCame(now moment, at time.Time) time.Duration {
 	_, high := h.registryBounds(now)
 	return max(at.Sub(high), 0)

@@ -3,10 +3,10 @@
 //
 // # A term
 //
-// A registry session is a life. [Host.Run] dials, runs every job under the
-// session, and when the session cannot be trusted any more it stops all guests,
-// joins all goroutines and dials again, with a new instance id. There is no
-// reconnected state to repair.
+// A term is the life of one registry session. [Host.Run] dials and runs every job under
+// the session. When the session can no longer be trusted, Run stops all guests, joins
+// all goroutines and dials again, with a new instance id. There is no state of an
+// earlier session to repair.
 //
 //	dial ──► live (one loop per job) ──► lost: stop guests, join all ──► dial again
 //	              │
@@ -14,18 +14,18 @@
 //
 // # A job's loop
 //
-// A job is made of layers, each of which uses those below it and none above (job.go):
-// what it shares with other goroutines, its access to the registry, its place among the hosts, its items, what
-// begins and completes them, and the loop. A concern that needs little of that is a named
-// field with its own methods, which get the rest as parameters; README.md lists them. But for
-// the first layer, all state belongs to the goroutine in job.run. It wakes for a
-// snapshot of the job's control nodes, for its mailbox, and for the clock, and
-// then does everything that can be done now, in this order: write completions;
-// withdraw if it is leaving or draining; join; look whether the job is still
-// there; fit schedule and module to the configuration in force; take at most
-// one step of the common business (coordination.View.Reconcile), read its
-// share, deal with crashed hosts; begin what is due; begin what is owed; save
-// offsets. Then it sleeps until the next thing that lies ahead.
+// A job has layers, each of which uses those below it and none above (job.go): what it
+// shares with other goroutines, its access to the registry, its place among the hosts,
+// its items, what begins and completes them, and the loop. A concern that needs little of
+// that is a named field with its own methods, which get the rest as parameters; README.md
+// lists them. All state except that of the first layer belongs to the goroutine in
+// job.run. The loop wakes for a snapshot of the job's control nodes, for its mailbox, and
+// for the clock. It then does everything that it can do now, in this order: write
+// completions; withdraw if the host leaves or drains; join; check that the job still
+// exists; fit schedule and module to the configuration in force; take at most one step of
+// coordination (coordination.View.Reconcile), read its share, take over from crashed
+// hosts; begin what is due; begin what is owed; save offsets. Then it sleeps until the
+// next time at which it has work.
 //
 // # One fire
 //
@@ -33,8 +33,8 @@
 //		                ▲                                                  │
 //		   registry ──share──                     Complete: one commit ◄───┘
 //
-//	 1. tick: the scheduled instant is due. Several at once are one fire. If the
-//	    host's share is being changed, the instant is parked until it is read.
+//	 1. tick: a scheduled instant is due. Several due instants are coalesced into one
+//	    fire. If the host's share is changing, the instant waits until the share is read.
 //	 2. Items of the share that are idle begin; for one that still runs a
 //	    misfire is noted: it runs once more right after it ends.
 //	 3. Begin: records, running marks and the host's list of runs, guarded by

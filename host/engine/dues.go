@@ -13,8 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// dues are what comes due for the items of this host, and what they owe of that: it finds what they missed, and puts instants off or
-// drops them, as the job's policies say (policy.go). It begins nothing.
+// dues finds what is due for the items of this host, what they have missed, and what they owe of it. By the job's
+// policies (policy.go) it postpones or drops instants. It begins no items.
 type dues struct {
 	job      *access
 	items    *items
@@ -26,16 +26,15 @@ type dues struct {
 	passed   bool        // an item's passed is set
 }
 
-// owe notes that an item has a fire to make up for. Of several, the newest
-// stands for all, unless each runs for itself.
+// owe records that an item must run for a fire later. Of several owed instants the newest replaces the others, unless the
+// policy runs each.
 func (d *dues) owe(it *item, id tree.Fire) {
 	if gone, by := due.PoliciesOf(d.job.member.View.Config, *d.guest).Owe(&it.Owed, id); gone != nil {
 		d.reports.superseded(it, *gone, by)
 	}
 }
 
-// owesRound notes that an item is to run in a trigger round, unless it runs or owes
-// something.
+// owesRound records that an item must run in a trigger round, unless it runs or owes something.
 func (d *dues) owesRound(now moment, it *item, round int64, args tree.TriggerArgs) {
 	id := args.Fire(round, now.wall.UnixMilli(), string(abi.SourceTrigger))
 	switch {
@@ -47,9 +46,9 @@ func (d *dues) owesRound(now moment, it *item, round int64, args tree.TriggerArg
 	}
 }
 
-// moves reports whether an item that stayed here only because it ran is on its
-// way to another host, which will find what is due. If that may be too late
-// for the catch-up window, or the item goes nowhere, it is begun here.
+// moves reports whether an item stayed on this host only because it ran, and is now moving to another host, which will
+// find what is due. If the item does not move after all, or the other host could be too late for the catch-up window,
+// moves returns false, and the item begins here.
 func (d *dues) moves(now moment, it *item) bool {
 	policies := d.policies()
 	if policies.Each(*it.Next()) { // its record says that it is owed
@@ -59,8 +58,8 @@ func (d *dues) moves(now moment, it *item) bool {
 		now.wall.Sub(it.Next().Time()) < d.guest.CatchUpWindow/2
 }
 
-// makeUp finds what was due for items that this host has just been given, or that were just
-// enabled, while they had no owner or were disabled. What cannot be looked up now it finds later.
+// makeUp finds what came due for items while they had no owner or were disabled; this host has just been given them, or
+// they were just enabled. What the registry refuses to show now, makeUp finds later.
 func (d *dues) makeUp(now moment, gained []int) {
 	if d.calendar.Schedule == nil || !d.job.member.View.Enabled || d.refuses() {
 		return
@@ -122,8 +121,8 @@ func (d *dues) makeUp(now moment, gained []int) {
 	}
 }
 
-// makeUpBefore finds what was due for items before an instant that has come due and is about to begin. It reports false if
-// that is not known yet.
+// makeUpBefore finds what came due for items before an instant that is about to begin. It returns false if that is not
+// known yet.
 func (d *dues) makeUpBefore(now moment, at time.Time, items []int) (known bool) {
 	next := d.calendar.Next
 	d.calendar.Next = at
@@ -132,13 +131,13 @@ func (d *dues) makeUpBefore(now moment, at time.Time, items []int) (known bool) 
 	return !d.job.rests(now)
 }
 
-// owes is what items owe that were begun last, and enabled last, at the same times.
+// owes is what items owe that last began, and were last enabled, at the same times.
 type owes struct {
 	at   time.Time
 	skip *due.Skip
 }
 
-// makeUpFor finds what an item owes. found has what is known of others.
+// makeUpFor finds what an item owes. found caches the results of other items.
 func (d *dues) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 	begun, back := it.answered(), it.state.Record.HandedBack()
 	calendar := *d.calendar
@@ -172,8 +171,8 @@ func (d *dues) makeUpFor(now moment, it *item, found map[[3]int64]owes) {
 	}
 }
 
-// makeUpPassed finds what was due for items that are not beyond the total count
-// any more: this host was given them before it heard that there are more.
+// makeUpPassed finds what came due for items that are below the total count again: this host was given them before it
+// read that the count is larger.
 func (d *dues) makeUpPassed(now moment) {
 	if !d.passed || !d.job.knowsShare() || d.job.rests(now) {
 		return
@@ -195,8 +194,7 @@ func (d *dues) makeUpPassed(now moment) {
 	}
 }
 
-// cover reports all instants up to now for which a disabled item does not run and of which that is
-// not reported.
+// cover reports the skipped instants of a disabled item, up to now, that were not reported yet.
 func (d *dues) cover(now moment, it *item) {
 	since := latest(it.answered(), it.switched.reported)
 	first, newest := d.calendar.First(now.wall, since), d.calendar.Newest(now.wall, since)
@@ -217,7 +215,7 @@ func (d *dues) cover(now moment, it *item) {
 	it.switched.reported = newest
 }
 
-// readEnabled finds out up to when items owe nothing.
+// readEnabled finds the time up to which items owe nothing.
 func (d *dues) readEnabled(items tree.Items) error {
 	all, of, err := coordination.ReadEnabled(d.job.work, d.job.member.Registry, d.job.member.Layout, items)
 	if err != nil {
@@ -238,7 +236,7 @@ func (d *dues) readEnabled(items tree.Items) error {
 	return nil
 }
 
-// dropWaiting reports that an item does not run for what it owes of the schedule, or for the oldest of that.
+// dropWaiting reports that an item does not run for the scheduled instants that it owes, or for the oldest of them.
 func (d *dues) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause, why reason.Reason) {
 	if len(waiting) == 0 {
 		return
@@ -253,8 +251,8 @@ func (d *dues) dropWaiting(it *item, waiting []tree.Fire, cause event.SkipCause,
 	}
 }
 
-// reportGone reports the instants of an item that is beyond the total count now: those that came due before
-// that was lowered, of which the item is one. No other host gets it.
+// reportGone reports the instants of an item that is above the lowered total count, if they came due before the count was
+// lowered. No other host gets the item.
 func (d *dues) reportGone(it *item, counts tree.Counts) {
 	if !it.owned || counts.Since == 0 || it.number < counts.Total || it.number >= counts.Former || d.calendar.Schedule == nil {
 		return
@@ -267,8 +265,9 @@ func (d *dues) reportGone(it *item, counts tree.Counts) {
 		reason.New(reason.CountLowered, counts.Total))
 }
 
-// reportUnmet reports, of items that this host was given, the fires of the jobs before after which the job does not run, and that came since
-// each of them began: whether the host that had an item before has done so is not known. Those that follow each other are one report.
+// reportUnmet reports the fires of the jobs before after which the job does not run, for items that this host was given,
+// since each item's last begin; whether the item's former host has reported them is unknown. It reports consecutive fires
+// in one event.
 func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 	for _, it := range items {
 		var group []due.Unmet
@@ -303,8 +302,8 @@ func (d *dues) reportUnmet(items []*item, unmet []due.Unmet) {
 	}
 }
 
-// notOwed notes that an item came from Java hosts: what was due before is
-// theirs, whether they ran it or not.
+// notOwed records that an item came from Java hosts: the instants before belong to them, whether they ran the item or
+// not.
 func (d *dues) notOwed(it *item, before time.Time) {
 	if since := it.state.Record.Instant; since != 0 && d.calendar.Schedule != nil {
 		if first := d.calendar.After(time.UnixMilli(since)); !first.IsZero() && !first.After(before) {
@@ -315,9 +314,9 @@ func (d *dues) notOwed(it *item, before time.Time) {
 	it.state.Record.Instant = max(it.state.Record.Instant, before.UnixMilli())
 }
 
-// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant
-// at which that is over is due when it is enabled. So is one that has not come yet by the registry's clock, which says whether
-// the item was disabled when it came.
+// itemDisabled reports that an item does not begin for a fire because it is disabled. An instant at which the item's
+// pause has ended is due when the item is enabled. So is an instant that has not yet come by the registry's clock, which
+// decides whether the item was disabled when it came.
 func (d *dues) itemDisabled(it *item, id tree.Fire) {
 	it.disable()
 	if until := it.state.Said.Until; until != 0 && id.Trigger == 0 && id.Instant >= until {
@@ -337,8 +336,8 @@ func (d *dues) itemDisabled(it *item, id tree.Fire) {
 	}
 }
 
-// postpone leaves out the items whose guests asked not to run before a time that has not come. They owe the fire; waiting
-// are those.
+// postpone separates the items whose guests asked not to run before a time that has not come. They owe the fire, and are
+// returned as waiting.
 func (d *dues) postpone(now moment, id tree.Fire, items []*item) (rest []*item, waiting tree.Items) {
 	at := d.job.host.registryTime(now).UnixMilli()
 	if !slices.ContainsFunc(items, func(it *item) bool { return it.state.Record.NotBefore(at) != 0 }) {
@@ -360,14 +359,15 @@ func (d *dues) postpone(now moment, id tree.Fire, items []*item) (rest []*item, 
 	return rest, waiting
 }
 
-// parameter is the job parameter of a fire. One that does not fit the arguments which the job declares, since those were
-// changed after the fire had begun elsewhere, stays as it was given.
+// parameter returns the job parameter of a fire. A parameter that no longer fits the declared arguments, because these
+// were changed after another host began the fire, stays as it was given.
 func (d *dues) parameter(id tree.Fire) string {
 	text, _ := d.checkedParameter(id)
 	return text
 }
 
-// checkedParameter is the job parameter of a fire. The error is why it does not fit the arguments that the job declares.
+// checkedParameter returns the job parameter of a fire, and an error if it does not fit the arguments that the job
+// declares.
 func (d *dues) checkedParameter(id tree.Fire) (string, error) {
 	c := d.job.member.View.Config
 	var given *string
@@ -388,7 +388,7 @@ func (d *dues) checkedParameter(id tree.Fire) (string, error) {
 	return c.JobParameter, err
 }
 
-// unfit is why the job parameter of a fire does not fit the arguments that the job declares; nil if it does.
+// unfit returns the error if a fire's job parameter does not fit the arguments that the job declares.
 func (d *dues) unfit(id tree.Fire) error {
 	_, err := d.checkedParameter(id)
 	return err

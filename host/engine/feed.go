@@ -6,7 +6,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 )
 
-// feed is a watch of the registry that the loop may have open. The zero value is closed.
+// feed is a registry watch that the loop may have open. The zero value is closed.
 type feed struct {
 	// snapshots is nil while the feed is closed, so that a select does not wait for it. The loop sets it to nil when the
 	// registry closes it: the session is over then.
@@ -14,7 +14,8 @@ type feed struct {
 	end       context.CancelFunc
 }
 
-// open watches nodes until the feed is closed or ctx is done. The feed must be closed. After an error it still is.
+// open watches nodes until the feed is closed or ctx is done. The feed must be closed before. After an error it stays
+// closed.
 func (f *feed) open(ctx context.Context, center registry.Center, queries ...registry.Query) error {
 	ctx, cancel := context.WithCancel(ctx)
 	snapshots, err := center.Watch(ctx, queries...)

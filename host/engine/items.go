@@ -18,7 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// itemSet is the items of a job that this host owns or runs, and what is due for them.
+// itemSet has the items that this host owns or runs, and what is due for them.
 type itemSet struct {
 	place
 	reports   itemReports
@@ -42,31 +42,31 @@ type item struct {
 	state  coordination.ItemState
 	run    *run.Execution // nil while it does not run here
 	due.Owed
-	// held is set when due was tried and the item was marked as running
-	// elsewhere: try again when the others have news.
+	// held is set when the due item was tried and was marked as running on another host. It is tried again at the next
+	// news of the other hosts.
 	held bool
-	// quietAt is from when on the item may begin beside Java hosts, by Go's own clock; zero if this host has not looked
-	// yet whether one of them is about to run it.
+	// quietAt is when the item may begin beside Java hosts, by Go's own clock; zero if this host has not yet checked
+	// whether a Java host is about to run it.
 	quietAt time.Time
-	// waits is the key of the limit for whose permit the item waits; empty: it does not. waitsFor is the
-	// fire of which that was reported, turn counts the items that came to wait.
+	// waits is the key of the limit for whose permit the item waits; empty if it does not wait. waitsFor is the fire for
+	// which that was reported. turn is the item's place in the order of waiting.
 	waits, waitsFor string
 	turn            uint64
 	asks            bool // it is just being admitted
-	// paced, pacedFor and pacedTurn are the same for the rate under which the item waits.
+	// paced, pacedFor and pacedTurn are the same for the item's wait under a rate.
 	paced, pacedFor string
 	pacedTurn       uint64
-	// postponedFor is the fire of which it was reported that it waits because of the record's Again.
+	// postponedFor is the fire for which it was reported that the item waits because of its record's Again.
 	postponedFor string
-	// passed is set when an instant passed over the item, or what it missed was
-	// not looked for, because it was beyond the total count.
+	// passed is set when an instant passed, or missed instants were not searched, because the item was beyond the total
+	// count.
 	passed bool
-	// dropped is the newest instant for which a policy of the job has dropped the item: it begins for none
-	// up to there.
+	// dropped is the newest instant that a policy of the job dropped for the item. The item begins for no instant up to
+	// it.
 	dropped  time.Time
 	switched switched
-	// accounted is the newest instant, in Unix milliseconds, that is in Owed, has begun or has its
-	// reason, if instants of the job do not stand for each other; 0: not known.
+	// accounted is the newest instant, in Unix milliseconds, that is in Owed, has begun or has a reason why it does not
+	// run, if the job runs each instant; 0: unknown.
 	accounted   int64
 	lastOutcome abi.Outcome
 	lastMessage string
@@ -215,7 +215,7 @@ func (s *items) waitsUnder(key string) []*item {
 	return list
 }
 
-// answered is the instant up to which the item begins for none any more.
+// answered returns the instant up to which the item begins for no fire.
 func (it *item) answered() time.Time {
 	return latest(time.UnixMilli(it.state.Record.Instant), it.dropped)
 }
@@ -223,20 +223,19 @@ func (it *item) answered() time.Time {
 // running counts the items that run here, or whose completion is not written yet.
 func (set *itemSet) running() int { return set.live }
 
-// reportSkip reports scheduled instants for which no fire comes; nil is none.
+// reportSkip reports scheduled instants without a fire; s may be nil.
 func (set *itemSet) reportSkip(s *due.Skip) {
 	if s != nil {
 		set.skipFires(tree.Fire{Instant: s.First.UnixMilli(), Source: string(abi.SourceSchedule)}, s.Through, skipCauses[s.Cause], s.Reason)
 	}
 }
 
-// skipFire reports a fire of which no item begins here.
+// skipFire reports a fire of which no item begins on this host.
 func (set *itemSet) skipFire(id tree.Fire, cause event.SkipCause, why reason.Reason) {
 	set.skipFires(id, time.Time{}, cause, why)
 }
 
-// skipFires reports a fire of which no item begins here, and if through is set
-// all instants up to that.
+// skipFires reports a fire of which no item begins on this host, and, if through is set, all instants up to through.
 func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipCause, why reason.Reason) {
 	var owned []int
 	for _, it := range set.items.sorted(func(it *item) bool { return it.owned }) {
@@ -246,7 +245,7 @@ func (set *itemSet) skipFires(id tree.Fire, through time.Time, cause event.SkipC
 		Args: run.Args(id), Total: id.Total(set.counts().TotalOf(id, 0)), Next: nextAfter(&set.calendar, id), Through: through, Owed: cause.Promises() && id.Trigger == 0, Cause: cause}.Why(why))
 }
 
-// misfire notes that an item could not begin because it still runs.
+// misfire records that an item could not begin because it still runs.
 func (set *itemSet) misfire(it *item, id tree.Fire) {
 	cause, why, runs := event.SkipOverlap, reason.New(reason.RunsElsewhere), false
 	if it.run != nil {
@@ -272,7 +271,7 @@ func (set *itemSet) misfire(it *item, id tree.Fire) {
 	set.reports.emitItem(e)
 }
 
-// park keeps an instant until the items have been divided.
+// park keeps an instant until the items have been sharded.
 func (set *itemSet) park(at time.Time) {
 	v := set.member.View
 	set.javaParks = v.Halted() && !v.FlagSeen.IsZero() && v.FlagSeen.Before(at)
@@ -284,8 +283,7 @@ func (set *itemSet) park(at time.Time) {
 	set.reportSkip(set.calendar.Park(at, begun, held))
 }
 
-// letGo forgets the items that are not in the share any more; what runs goes on. It
-// returns how many this host has lost.
+// letGo forgets the items that are no longer in the share; runs continue. It returns how many items this host has lost.
 func (set *itemSet) letGo(share coordination.Share) (lost int) {
 	for n, it := range set.items.of {
 		if share.Items.Contains(n) {
@@ -341,7 +339,7 @@ func (set *itemSet) gain(share coordination.Share, states map[int]coordination.I
 	return gained
 }
 
-// reread takes over an item's state as the registry has it, and reports a release.
+// reread takes over an item's state from the registry, and reports a release.
 func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	if it.state.Record.Held != 0 && state.Record.Held == 0 && state.Record.Outcome == tree.OutcomeHeld {
 		set.log.Info("item released", zap.Int("item", it.number))
@@ -357,10 +355,9 @@ func (set *itemSet) reread(it *item, state coordination.ItemState) {
 	it.state = state
 }
 
-// lost reports a run that was open when this host began the item again, and
-// that is in no list of runs any more: its host died, failover is off, and
-// that is not recorded yet. Of what is in a list, the host that takes it off
-// reports it.
+// lost reports a run that was open when this host began the item again, that is in no list of runs, and whose loss is not
+// recorded yet: its host died, and failover is off. A run that is in a list is reported by the host that removes it from
+// the list.
 func (set *itemSet) lost(n int, r tree.Record) {
 	if !r.Open() || r.Owner == set.member.Self.ID || slices.Contains(set.member.View.Members, r.Owner) {
 		return
@@ -373,8 +370,8 @@ func (set *itemSet) lost(n int, r tree.Record) {
 	set.reports.endRun(n, id, r.Owner, tree.OutcomeLost, event.SkipLost, reason.New(reason.HostDied, r.Owner, reason.New(reason.FailoverOff)))
 }
 
-// heldBack reports a run whose host, dead, was one too many to die with it: nothing
-// of the item begins until an operator releases it.
+// heldBack reports that the run of the host dead was one death too many: the item does not begin until an operator
+// releases it.
 func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
 	why := r.HeldBack(set.name, n)
 	set.log.Error("item held back", zap.Int("item", n), zap.Stringer("reason", why))
@@ -385,8 +382,8 @@ func (set *itemSet) heldBack(n int, id tree.Fire, dead string, r tree.Record) {
 	}
 }
 
-// fit takes out items that cannot begin any more: they run, since a begin before this
-// one was found to have taken effect, or the total count was lowered.
+// fit removes items that can no longer begin: they run, because an earlier begin turned out to have taken effect, or the
+// total count was lowered.
 func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 	return slices.DeleteFunc(items, func(it *item) bool {
 		if it.run != nil {
@@ -401,11 +398,10 @@ func (set *itemSet) fit(id tree.Fire, items []*item) []*item {
 	})
 }
 
-// dropDisabled takes out items that are known to be disabled: their marks are watched, and nothing
-// is asked. For a trigger it reads them: whoever enables an item and triggers the job then wants both. It reads
-// those, too, whose records were found ahead of the instant, by a clock that
-// was wrong, and an operator may have deleted them since; and those that are held
-// back or wait for a time that their guests asked for, which an operator may have released.
+// dropDisabled removes items that are known to be disabled, without a request, because their marks are watched. For a
+// trigger it reads the marks, because a user who enables an item and then triggers the job wants both. It also reads the
+// records of items that are ahead of the instant because of a wrong clock, which an operator may have deleted since, and
+// of items that are held back or that wait for a time that their guests asked for, which an operator may have released.
 func (set *itemSet) dropDisabled(id tree.Fire, items []*item) []*item {
 	var doubt tree.Items
 	items = slices.DeleteFunc(items, func(it *item) bool {
@@ -448,8 +444,7 @@ func (set *itemSet) goesOn(e *run.Execution) bool {
 	return !ended
 }
 
-// queuedSince is since when the item waits for a slot that has waited longest;
-// zero if none waits.
+// queuedSince returns when the longest waiting item began to wait for a slot; zero without one.
 func (set *itemSet) queuedSince() (since time.Time) {
 	for f := range set.fires {
 		for _, e := range f.Runs {
@@ -480,12 +475,12 @@ func (s *items) newestFire(last *FireStatus) *FireStatus {
 		Begun: f.Begun, Ended: f.Ended, Duration: f.Ended.Sub(f.Begun)}
 }
 
-// aheadOf reports whether a record names an instant after that of a scheduled fire.
+// aheadOf reports whether a record names an instant after that of the scheduled fire id.
 func aheadOf(r tree.Record, id tree.Fire) bool {
 	return id.Trigger == 0 && r.Instant > id.Instant
 }
 
-// nextAfter is the scheduled instant after a scheduled fire's.
+// nextAfter returns the scheduled instant after that of a scheduled fire.
 func nextAfter(c *due.Calendar, id tree.Fire) time.Time {
 	if id.Source != string(abi.SourceSchedule) {
 		return time.Time{}

@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 )
 
-// killing is what this host knows of operators' kills of its runs. Each is in the record of its
-// run; the transactions are of the job's node of kills, 0 if it is not there.
+// killing is what this host knows of operators' kills of its runs. Each kill is in the record of its run. The
+// transactions are those of the job's node of kills, 0 if there is none.
 type killing struct {
 	job     *access
 	items   *items
@@ -26,7 +26,7 @@ type killing struct {
 	looked  int64     // the one for which the records were read last
 	lookAt  time.Time // when the grace of one is over
 	ranLong time.Time // when something last had run for long
-	// listeners are those that have run for long, named counts them.
+	// listeners are those that have run for long; named counts them.
 	listeners map[*run.Listener]*listening
 	named     int
 }
@@ -38,8 +38,8 @@ func (k *killing) observe(s registry.Snapshot) {
 	}
 }
 
-// read reads the records of what runs here if an operator has killed something of
-// the job since they were read.
+// read reads the records of the runs on this host, if an operator has killed something of the job since they were last
+// read.
 func (k *killing) read(now moment) {
 	if k.seen == k.looked || k.job.rests(now) || !k.job.term.registry.Trusted() {
 		return
@@ -74,7 +74,7 @@ func (k *killing) read(now moment) {
 	}
 }
 
-// end ends the runs and listeners that operators have killed. What was begun since is not meant.
+// end ends the runs and listeners that operators have killed. A run that began after the kill goes on.
 func (k *killing) end(now moment) {
 	k.lookAt = time.Time{}
 	k.noteListeners(now)
@@ -97,8 +97,7 @@ func (k *killing) end(now moment) {
 	}
 }
 
-// wants reports whether to watch what operators ask to end: something has
-// run for long, lately.
+// wants reports whether to watch for kills: something has recently run for long.
 func (k *killing) wants(now moment) bool {
 	for f := range k.fires {
 		since, on := f.Started().Add(killWatchAfter), slices.ContainsFunc(f.Runs, k.goesOn)

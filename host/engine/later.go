@@ -7,11 +7,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// A guest may ask to be run again, and not before a time (RETRY_AT). Its run is over and the fire is handed back: the
-// item's record has it, with the time, so that whichever host has the item then runs it. Until then the item owes the fire
-// as one does that waits for a permit: a newer instant stands for it.
+// A guest may ask to be run again, not before a given time (RETRY_AT). Its run ends and the fire is handed back: the
+// item's record has the fire and the time, so that the item's later owner runs it. Until then the item owes the fire, as
+// an item that waits for a permit does: a newer instant replaces it.
 
-// laterReason says why an item does not begin yet.
+// laterReason returns why an item does not begin yet.
 func laterReason(r tree.Record) reason.Reason {
 	return reason.New(reason.NotBefore, time.UnixMilli(r.Again).UTC())
 }

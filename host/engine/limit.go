@@ -19,15 +19,15 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// A job may be under a limit over the namespace (concurrency in its definition): its items begin with a
-// permit, a ticket of package permit. An item that has none yet keeps the fire that it owes, as one does that
-// runs elsewhere, and begins when a ticket is granted.
+// A job may be under a limit of the namespace (concurrency in its definition): its items begin with a permit, which is a
+// ticket of package permit. An item without a permit keeps the fire that it owes, as an item that runs on another host
+// does, and begins when a ticket is granted.
 //
 //	due ──▶ admit ──▶ has a granted ticket ──▶ begins with it ──▶ completion deletes the ticket
 //	          │
 //	          └──▶ waits: stands in the line with a ticket, if not too many of this host do
 
-// limits is this host's part in the job's limit.
+// limits is this host's part of the job's limit.
 type limits struct {
 	*admission
 	most   func() int // items of the job that may run at once on this host
@@ -35,26 +35,27 @@ type limits struct {
 	lines  map[string]*limitLine // by key
 	// held are the tickets of items that run, or whose begin is being written.
 	held map[int]heldTicket
-	// crashed are the keys of items of crashed hosts that this host may take over, once it has a permit.
+	// crashed are the keys of items of crashed hosts that this host may take over once it has a permit.
 	crashed map[int]string
 	back    []string // paths of tickets that are to be deleted
 	turns   uint64   // counts the items that began to wait
-	// atOnce has the loop look again at once: others may begin with the permits of those that do not wait any more.
+	// atOnce makes the loop look again at once: other items may begin with the permits of items that no longer wait.
 	atOnce bool
-	// takeOver is set when an item of a crashed host may be taken over that lacked a permit.
+	// takeOver is set when an item of a crashed host that lacked a permit may be taken over.
 	takeOver bool
 }
 
-// heldTicket is an item's ticket in the line of a key of concurrency.
+// heldTicket is an item's ticket in the queue of a concurrency key.
 type heldTicket struct {
 	permit.Ticket
 	key string
 }
 
-// limitLine has this host's tickets in the line of one key.
+// limitLine has this host's tickets in the queue of one key.
 type limitLine struct {
 	key, path string
-	// free are this host's tickets without an item, in the line's order; items may take the granted ones, which are first.
+	// free are this host's tickets without an item, in the queue's order; items may take the granted ones, which come
+	// first.
 	free    []permit.Ticket
 	granted int
 	place   permit.Place // of the first that waits
@@ -65,13 +66,13 @@ type limitLine struct {
 	end     context.CancelFunc // ends the watch; nil if there is none
 }
 
-// limitNews is what the watch of a line has shown.
+// limitNews is what the watch of a queue has shown.
 type limitNews struct {
 	line *limitLine
 	node registry.Node
 }
 
-// line is a key's, which is made if need be.
+// line returns the queue of a key; it makes it if it does not exist.
 func (l *limits) line(layout tree.Layout, key string) *limitLine {
 	ln := l.lines[key]
 	if ln == nil {
@@ -87,13 +88,13 @@ func (l *limits) line(layout tree.Layout, key string) *limitLine {
 // limited reports whether the job is under a limit.
 func (l *limits) limited() bool { return l.guest.Concurrency.Key != "" }
 
-// key is the key under which an item runs for a fire.
+// key returns the key under which an item runs for a fire.
 func (l *limits) key(item int, id tree.Fire) string {
 	return l.keyFor(l.guest.Concurrency.Key, item, id)
 }
 
-// changed has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps its turn
-// among those of this host.
+// changed makes the loop check the waiting items again, because their key or its maximum may have changed. Each keeps its
+// place among the waiting items of this host.
 func (l *limits) changed() {
 	for _, ln := range l.lines {
 		ln.stale = true
@@ -103,7 +104,7 @@ func (l *limits) changed() {
 	}
 }
 
-// take gives an item the first ticket that is granted. It returns false if there is none.
+// take gives an item the first granted ticket. It returns false if there is none.
 func (l *limits) take(ln *limitLine, item int) bool {
 	if ln == nil || ln.granted == 0 {
 		return false
@@ -114,10 +115,10 @@ func (l *limits) take(ln *limitLine, item int) bool {
 	return true
 }
 
-// permitOf is the path of the ticket of an item; empty if it has none.
+// permitOf returns the path of an item's ticket; empty without one.
 func (l *limits) permitOf(item int) string { return l.held[item].Path }
 
-// permits are the tickets of items.
+// permits returns the tickets of items.
 func (l *limits) permits(items []*item) map[int]string {
 	if len(l.held) == 0 {
 		return nil
@@ -131,7 +132,7 @@ func (l *limits) permits(items []*item) map[int]string {
 	return permits
 }
 
-// drop forgets the ticket of an item, which is deleted if it is still there.
+// drop forgets the ticket of an item, and deletes the ticket's node if it still exists.
 func (l *limits) drop(item int) {
 	if h, has := l.held[item]; has {
 		l.back = append(l.back, h.Path)
@@ -139,7 +140,7 @@ func (l *limits) drop(item int) {
 	}
 }
 
-// heldOf counts the tickets of a key that items have.
+// heldOf counts the tickets of a key that items hold.
 func (l *limits) heldOf(key string) (n int) {
 	for _, h := range l.held {
 		if h.key == key {
@@ -149,8 +150,8 @@ func (l *limits) heldOf(key string) (n int) {
 	return n
 }
 
-// wants is how many tickets a line lacks. A host stands in a line with as many items as may run and with as
-// many as come next, and with no more than it can run at once.
+// wants returns how many tickets a queue lacks. A host queues as many items as may run and as many that come next, but no
+// more than it can run at once.
 func (l *limits) wants(ln *limitLine, waiting int) int {
 	for _, key := range l.crashed {
 		if key == ln.key {
@@ -161,7 +162,8 @@ func (l *limits) wants(ln *limitLine, waiting int) int {
 	return max(min(waiting, most-l.heldOf(ln.key))-len(ln.free), 0)
 }
 
-// mayBegin are the items that may begin with the tickets that are granted, and of lines that lack tickets all.
+// mayBegin returns a filter for the items that may begin with the granted tickets; it accepts all items of queues that
+// lack tickets.
 func (l *limits) mayBegin() func(*item) bool {
 	chosen := make(map[int]bool)
 	open := make(map[string]bool)
@@ -178,7 +180,7 @@ func (l *limits) mayBegin() func(*item) bool {
 	return func(it *item) bool { return it.waits == "" || open[it.waits] || chosen[it.number] }
 }
 
-// admit gives items of a fire the permits that they need. waiting are those for which there is none yet: they owe
+// admit gives the items of a fire the permits that they need. waiting are the items for which there is none yet: they owe
 // the fire, and begin when a ticket is granted.
 func (l *limits) admit(now moment, id tree.Fire, items []*item) (admitted []*item, waiting tree.Items) {
 	if !l.limited() {
@@ -228,12 +230,12 @@ func (l *limits) admit(now moment, id tree.Fire, items []*item) (admitted []*ite
 	return admitted, waiting
 }
 
-// says why an item waits.
+// says returns why an item waits.
 func (ln *limitLine) says() reason.Reason {
 	return reason.New(reason.WaitsForPermit, strconv.Quote(ln.key), ln.most)
 }
 
-// draw makes the tickets that lines lack, in one commit, and reads where they stand.
+// draw makes the tickets that queues lack, in one commit, and reads their places.
 func (l *limits) draw(now moment, lines []*limitLine) error {
 	var draws []permit.Draw
 	var drawn []*limitLine
@@ -260,7 +262,7 @@ func (l *limits) draw(now moment, lines []*limitLine) error {
 	return err
 }
 
-// readStale reads where the host's tickets stand in the lines that may have changed.
+// readStale reads the places of the host's tickets in the queues that may have changed.
 func (l *limits) readStale() error {
 	var keys []string
 	for _, ln := range l.lines {
@@ -283,7 +285,7 @@ func (l *limits) readStale() error {
 	return nil
 }
 
-// stands takes note of a line as it is. most is how many items may run under the limit, 0 for no limit.
+// stands records the present state of a queue. most is how many items may run under the limit, 0 for no limit.
 func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	ln.stale, ln.granted = false, 0
 	if most == 0 {
@@ -303,7 +305,7 @@ func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	}
 }
 
-// readChanged reads the lines of which a watch has shown that they changed.
+// readChanged reads the queues that have changed according to a watch.
 func (l *limits) readChanged(now moment) {
 	if len(l.lines) == 0 || l.job.rests(now) {
 		return
@@ -319,7 +321,7 @@ func (l *limits) readChanged(now moment) {
 	}
 }
 
-// hear takes what the watch of a line has shown. most is how many items may run under the limit.
+// hear handles what the watch of a queue has shown. most is how many items may run under the limit.
 func (ln *limitLine) hear(news registry.Node, most int) {
 	if ln.end == nil || ln.watched != news.Query {
 		return // it watches something else by now
@@ -328,7 +330,7 @@ func (ln *limitLine) hear(news registry.Node, most int) {
 		ln.stale = ln.stale || permit.Moved(news)
 		return
 	}
-	// What is in the snapshot may be older than a ticket that this host has drawn since: it says only when to read the line.
+	// The snapshot may be older than a ticket that this host has drawn since: it only says when to read the queue.
 	waits := ln.free[ln.granted:min(ln.granted+1, len(ln.free))]
 	places := permit.Places(permit.Parse(ln.path, news.Names), waits, most)
 	for _, t := range waits {
@@ -337,7 +339,7 @@ func (ln *limitLine) hear(news registry.Node, most int) {
 	}
 }
 
-// permitFor is the ticket with which an item of a crashed host is taken over; empty if there is none that is granted.
+// permitFor returns the ticket with which an item of a crashed host is taken over; empty if none is granted.
 func (l *limits) permitFor(item int, id tree.Fire) string {
 	key := l.key(item, id)
 	if h, has := l.held[item]; has && (h.key == key || l.job.member.Unknown) {
@@ -352,7 +354,8 @@ func (l *limits) permitFor(item int, id tree.Fire) string {
 	return ""
 }
 
-// drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over now.
+// drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over
+// now.
 func (l *limits) drawForCrashed(now moment) bool {
 	var lines []*limitLine
 	for _, key := range l.crashed {
@@ -363,8 +366,8 @@ func (l *limits) drawForCrashed(now moment) bool {
 	return l.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
 }
 
-// returnAll has the tickets deleted with which items have begun that do not run on this host any more, though they have not ended: it
-// leaves the job, and its session, with which they would go, goes on.
+// returnAll deletes the tickets of items that no longer run on this host although they have not ended: the host leaves
+// the job, while its session, which would otherwise delete them, goes on.
 func (l *limits) returnAll() {
 	if l.job.member.Unknown {
 		return
@@ -374,8 +377,8 @@ func (l *limits) returnAll() {
 	}
 }
 
-// returnUnneeded deletes the tickets that are not needed any more, and watches the lines in which others wait. If
-// leaves is set the host begins nothing more of the job. It reports false if something is left to do.
+// returnUnneeded deletes the tickets that are no longer needed, and watches the queues in which others wait. If leaves is
+// set, the host begins no more items of the job. It returns false if it has work left.
 func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	if len(l.lines) == 0 && len(l.back) == 0 {
 		return true
@@ -420,8 +423,8 @@ func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	return true
 }
 
-// trim gives back the tickets of a line for which no item waits, the newest first, and those that name another maximum than
-// the job has now. It watches the line while a ticket waits.
+// trim returns the tickets of a queue for which no item waits, newest first, and those with another maximum than the
+// job's present one. It watches the queue while a ticket waits.
 func (l *limits) trim(ln *limitLine, waiting int) {
 	kept := ln.free[:0:0]
 	granted := 0
@@ -443,7 +446,7 @@ func (l *limits) trim(ln *limitLine, waiting int) {
 	l.watch(ln)
 }
 
-// watch watches what stands before the first ticket that waits.
+// watch watches the ticket before the first one that waits.
 func (l *limits) watch(ln *limitLine) {
 	want := ln.place.Watch(ln.path)
 	if ln.end != nil && ln.watched == want {
@@ -455,7 +458,7 @@ func (l *limits) watch(ln *limitLine) {
 	if err != nil {
 		cancel()
 		ln.stale = true
-		l.job.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
+		l.job.log.Warn("watching the queue of a limit failed; trying again", zap.String("limit", ln.key), zap.Error(err))
 		l.job.againAt = l.job.host.now().Add(retryPause)
 		return
 	}
@@ -467,7 +470,7 @@ func (l *limits) watch(ln *limitLine) {
 	})
 }
 
-// unwatch ends the watch of a line.
+// unwatch ends the watch of a queue.
 func (ln *limitLine) unwatch() {
 	if ln.end != nil {
 		ln.end()
@@ -475,15 +478,15 @@ func (ln *limitLine) unwatch() {
 	}
 }
 
-// unwatch ends the watches of all lines.
+// unwatch ends the watches of all queues.
 func (l *limits) unwatch() {
 	for _, ln := range l.lines {
 		ln.unwatch()
 	}
 }
 
-// giveBack deletes the tickets that are to be, with those that a commit of unknown outcome has made. It reports false if
-// it could not.
+// giveBack deletes the tickets that are no longer needed, including those that a commit of unknown outcome has made. It
+// returns false if it could not.
 func (l *limits) giveBack(now moment) bool {
 	if l.job.rests(now) || !l.job.term.registry.Trusted() {
 		return len(l.back) == 0
@@ -524,7 +527,7 @@ func (l *limits) giveBack(now moment) bool {
 	return true
 }
 
-// waitsFor says in words for which permits the items of the job wait here.
+// waitsFor returns words for the permits that the job's items wait for on this host.
 func (l *limits) waitsFor() (forWhat, then string) {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {

@@ -8,7 +8,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 )
 
-// offsets are those that guests stage while they run, and that the loop writes.
+// offsets are the offsets that guests stage while they run, and that the loop writes.
 type offsets struct {
 	job     *access
 	items   *items
@@ -16,8 +16,7 @@ type offsets struct {
 	at      time.Time // when to save what is staged; zero: nothing is
 }
 
-// save makes the offsets that streaming loops have staged durable, all
-// in one commit, at most once per interval.
+// save makes the offsets that streaming loops have staged durable, in one commit, at most once per offsetInterval.
 func (o *offsets) save(now moment) {
 	o.job.mail.mu.Lock()
 	staged := o.job.mail.offsets
@@ -31,7 +30,7 @@ func (o *offsets) save(now moment) {
 	o.flush(now)
 }
 
-// flush makes what is staged durable now.
+// flush makes the staged offsets durable now.
 func (o *offsets) flush(now moment) {
 	o.at = time.Time{}
 	o.job.mail.mu.Lock()

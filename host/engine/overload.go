@@ -9,7 +9,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 )
 
-// ends are the ends of runs whose completion is not written yet. They are written in groups.
+// ends are the ended runs whose completion is not written yet. The loop writes completions in groups.
 type ends struct {
 	of        map[int]run.Ended // by item
 	since     time.Time         // when the first of them came, or the last commit left some
@@ -17,7 +17,7 @@ type ends struct {
 	overload  overload
 }
 
-// hear takes the news that a run is over.
+// hear takes the end of a run.
 func (e *ends) hear(end run.Ended) {
 	if len(e.of) == 0 {
 		e.since = time.Now()
@@ -25,13 +25,12 @@ func (e *ends) hear(end run.Ended) {
 	e.of[end.Run.Item] = end
 }
 
-// windowEnd is when the items that have ended are completed, whether or not
-// others still run.
+// windowEnd returns when the ended items are completed, whether or not others still run.
 func (e *ends) windowEnd() time.Time {
 	return latest(e.since.Add(e.overload.window(completionWindow)), e.writtenAt.Add(completionInterval))
 }
 
-// wakes is that, if there is something to complete.
+// wakes returns windowEnd if there is something to complete; else zero.
 func (e *ends) wakes(moment) time.Time {
 	if len(e.of) == 0 {
 		return time.Time{}
@@ -39,27 +38,23 @@ func (e *ends) wakes(moment) time.Time {
 	return e.windowEnd()
 }
 
-// items are those of the runs that have ended and are not completed, ascending.
+// items returns the items whose runs have ended and are not completed, ascending.
 func (e *ends) items() tree.Items { return slices.Sorted(maps.Keys(e.of)) }
 
-// overloadLag is how long after its instant an item may start, at most, before
-// its job counts as behind.
+// overloadLag is how long after its instant an item may start before its job counts as behind.
 const overloadLag = 2 * time.Second
 
-// overload has a job that is behind do its work in fewer commits. An item that
-// starts so late that it still runs at its next instant owes another run. If each
-// is completed by itself, each owed run begins by itself, too: a run costs several
-// times what it costs on time, and a host that has fallen behind once stays behind.
-// So the ends of runs are collected for longer, and what they owe begins together.
-// The zero overload is in time.
+// overload makes a job that is behind work with fewer commits. An item that starts so late that it still runs at its next
+// instant owes another run. If each run were completed separately, each owed run would also begin separately. Such a run
+// costs several times as much as one on time, so that a host that has fallen behind once would stay behind. Therefore the
+// ends of runs are collected for longer, and the owed runs begin together. The zero overload is on time.
 type overload struct {
 	behind bool
 	limit  time.Duration // how late an item may start
 }
 
-// started notes how late the latest item of a fire started, when the fire has
-// ended. period is the time between two instants. It reports whether the job fell
-// behind, or is in time again.
+// started records how late the latest item of an ended fire started. period is the time between two instants. It reports
+// whether the job fell behind, or is on time again.
 func (o *overload) started(lag, period time.Duration) (changed bool) {
 	before := o.behind
 	o.limit = overloadLag
@@ -75,7 +70,7 @@ func (o *overload) started(lag, period time.Duration) (changed bool) {
 	return o.behind != before
 }
 
-// window is how long ends of runs wait for others.
+// window returns how long ended runs wait for others.
 func (o *overload) window(normal time.Duration) time.Duration {
 	if !o.behind {
 		return normal
@@ -83,6 +78,6 @@ func (o *overload) window(normal time.Duration) time.Duration {
 	return max(o.limit/2, normal)
 }
 
-// savesMarks reports whether no misfire marks are made: this host remembers what
-// its items owe. Java hosts look at the marks.
+// savesMarks reports whether misfire marks are omitted: this host remembers what its items owe. Java hosts need the
+// marks.
 func (o *overload) savesMarks(java bool) bool { return o.behind && !java }

@@ -7,14 +7,13 @@ import (
 )
 
 const (
-	// stepInterval is how often a job may take a step of the common business,
-	// once stepsAtOnce were taken without a rest. Hosts that undo each other's
-	// work, whatever made them, must not take the registry with them.
+	// stepInterval is the least time between two steps of coordination of a job, after stepsAtOnce steps without a rest.
+	// Hosts that undo each other's work, for whatever reason, must not overload the registry.
 	stepInterval = 200 * time.Millisecond
 	stepsAtOnce  = 25
 )
 
-// pace is how often the host takes steps of the common business.
+// pace limits how often the host takes steps of coordination.
 type pace struct {
 	looked     bool          // no step was taken since the last snapshot
 	lookedAt   time.Time     // when a step that waits for a snapshot was taken
@@ -30,7 +29,7 @@ type pace struct {
 
 func newPace() pace { return pace{steps: rate.NewLimiter(rate.Every(stepInterval), stepsAtOnce)} }
 
-// wakes is when a step that waits for a snapshot is taken again.
+// wakes returns when a step that waits for its snapshot is taken again.
 func (p *pace) wakes(moment) time.Time {
 	if p.looked {
 		return time.Time{}
@@ -38,8 +37,8 @@ func (p *pace) wakes(moment) time.Time {
 	return p.lookedAt.Add(p.pause)
 }
 
-// mayDecide reports whether to decide what the next step is: the last one shows in a snapshot, or has not for so long that it
-// may not have been made. A registry that is so slow is not asked the same again and again: the pause doubles.
+// mayDecide reports whether to decide on the next step: a snapshot shows the last step, or none has shown it for so long
+// that it may not have taken effect. For a slow registry the wait doubles each time.
 func (p *pace) mayDecide(now moment) bool {
 	switch {
 	case p.looked:
@@ -52,8 +51,8 @@ func (p *pace) mayDecide(now moment) bool {
 	return true
 }
 
-// mayStep reports whether the next step may be taken. One that follows many others has to wait; restless is called then, once a minute
-// at most.
+// mayStep reports whether the next step may be taken. A step that follows many others has to wait; mayStep then calls
+// restless, at most once a minute.
 func (p *pace) mayStep(now moment, restless func()) bool {
 	if now.Before(p.stepAt) {
 		return false

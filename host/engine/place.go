@@ -20,7 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// place is this host's place in a job: what the job is by its configuration, and whether the host is in it.
+// place is this host's place in a job: what the job is by its configuration, and whether this host is in it.
 type place struct {
 	access
 	known *run.Job // what the job's fires know of it
@@ -43,7 +43,7 @@ type place struct {
 
 	pausing pausing
 
-	// How it gets on with the registry.
+	// Its relation to the registry.
 	unread  error   // why a node that the host goes by cannot be read any more
 	repairs repairs // external edits to repair
 	outside changes.Outside
@@ -73,7 +73,7 @@ type cronText struct {
 // cronSource is the cron, the zone and the terms of a configuration. The terms may take 128 KiB, so they are not copied.
 type cronSource struct{ cron, zone, terms string }
 
-// joining is what came of the last attempt to join, or to apply a definition.
+// joining is the result of the last attempt to join, or to apply a definition.
 type joining struct {
 	err      error
 	applied  coordination.Applied // by the steps of a joining that waits
@@ -81,7 +81,7 @@ type joining struct {
 	outdated string               // says that the definition file is, and how; else empty
 }
 
-// exit is a host's way out of a job.
+// exit is the state of a host that leaves a job.
 type exit struct {
 	left     reason.Reason // why the job is not run here: stopped, removed
 	said     tree.Word     // who wants it so
@@ -89,8 +89,8 @@ type exit struct {
 	noted    bool // that another program has removed the job, or stopped this host, is written down
 	leaving  reason.Reason
 	draining bool
-	// until is when what runs is stopped by force, because the host drains,
-	// leaves the job, was stopped by an operator, or the job was removed.
+	// until is when runs are stopped by force, because the host drains, leaves the job, was stopped by an operator, or
+	// the job was removed.
 	until     time.Time
 	begun     bool      // what a leaving begins with was done
 	announced bool      // the others know
@@ -99,28 +99,27 @@ type exit struct {
 	triedAt   time.Time // when to leave was tried last
 }
 
-// leaves reports whether the host is on its way out of the job, because it stops or has the job no more.
+// leaves reports whether the host is leaving the job, because it stops or no longer has the job.
 func (e *exit) leaves() bool { return e.draining || !e.leaving.IsZero() }
 
-// wakes is when what runs is asked to end, and when it is stopped by force.
+// wakes returns when runs are asked to end, and when they are stopped by force.
 func (e *exit) wakes(drainTimeout time.Duration) timer {
 	return func(now moment) time.Time { return now.ahead(e.until, e.until.Add(-run.SoftGrace(drainTimeout))) }
 }
 
-// tried reports whether this host has lately tried to leave, and stayed
-// after all: that it is not in the job's list is no operator's doing then.
+// tried reports whether this host has recently tried to leave, and stayed after all. Its absence from the job's list then
+// is not an operator's doing.
 func (e *exit) tried(now moment) bool {
 	return !e.triedAt.IsZero() && now.Sub(e.triedAt) < longestSleep
 }
 
-// tally counts the items that this host has completed; it is published at a time, if
-// that is set.
+// tally counts the items that this host has completed; at is when it is published, if set.
 type tally struct {
 	succeeded, failed int64
 	at                time.Time
 }
 
-// count counts an item that was completed.
+// count counts a completed item.
 func (t *tally) count(now moment, outcome abi.Outcome) {
 	if outcome == abi.OutcomeOK {
 		t.succeeded++
@@ -132,7 +131,7 @@ func (t *tally) count(now moment, outcome abi.Outcome) {
 	}
 }
 
-// publish reports whether it is time to publish how many items succeeded and failed here.
+// publish reports whether it is time to publish how many items succeeded and failed on this host.
 func (t *tally) publish(now moment) bool {
 	if t.at.IsZero() || now.Before(t.at) {
 		return false
@@ -146,7 +145,7 @@ func (p *place) detail() tree.HostDetail {
 		Succeeded: p.tally.succeeded, Failed: p.tally.failed}
 }
 
-// brought takes note of what became of the definition.
+// brought records what the registry's steps did with the definition.
 func (p *place) brought(applied coordination.Applied) {
 	p.host.setFormer(p.name, tree.Digest(p.wanted.Definition.YAML()))
 	if applied.Created {
@@ -164,9 +163,8 @@ func (p *place) brought(applied coordination.Applied) {
 	}
 }
 
-// refuse notes that the job is not joined: what the registry has, with what the
-// definition changes in it, is beyond the host's ceilings, or the registry
-// has gone back.
+// refuse records that the host does not join the job: the registry's configuration, with the definition's changes,
+// exceeds the host's ceilings, or the registry has gone back.
 func (p *place) refuse(now moment, err error) {
 	known := p.joining.err != nil && p.joining.err.Error() == err.Error()
 	p.joining.err, p.refusal.retryAt = err, now.Add(refusedAgain)
@@ -177,15 +175,14 @@ func (p *place) refuse(now moment, err error) {
 	}
 }
 
-// declines reports that this host has to leave the job to others: the
-// configuration is beyond its ceilings, and it has none that was in force
-// before, or the leader goes by it.
+// declines reports that this host has to leave the job to others: the configuration exceeds its ceilings, and no earlier
+// configuration was in force, or the leader uses the new one.
 func (p *place) declines() bool {
 	total := p.host.cfg.Ceilings.Of(p.name, ceiling.ShardingTotalCount)
 	return beyondCeilings(p.member.View.ConfigErr) && (p.member.View.Config.JobName == "" || total.Beyond(int64(p.member.View.Division.Total)))
 }
 
-// guests are what runs for the job beside its loop.
+// guests are the goroutines that run for the job beside its loop.
 type guests struct {
 	ctx     context.Context         // ends with the loop's work, or when the drain is over
 	stop    context.CancelCauseFunc // ends ctx
@@ -196,18 +193,17 @@ type guests struct {
 // admit lets guests run under work, until they are stopped.
 func (g *guests) admit(work context.Context) { g.ctx, g.stop = context.WithCancelCause(work) }
 
-// readmit lets guests run again after those before were stopped by force.
+// readmit lets guests run again after the earlier ones were stopped by force.
 func (g *guests) readmit(work context.Context) {
 	if g.ctx.Err() != nil && work.Err() == nil {
 		g.admit(work)
 	}
 }
 
-// unsharded reports that the job is new and waits for its turn to be sharded: its items are nobody's yet.
+// unsharded reports that the job is new and has not been sharded: its items have no owners yet.
 func (p *place) unsharded() bool { return p.member.View.NeverSharded() && !p.member.View.JavaLed() }
 
-// most is how many items of this job may run at once on this host, in all its
-// fires.
+// most returns how many items of this job may run at the same time on this host, in all its fires together.
 func (p *place) most(g jobconfig.Guest) int {
 	n := int(p.host.cfg.Ceilings.Of(p.name, ceiling.MaxConcurrency).Cap(int64(g.MaxConcurrency)))
 	if n <= 0 {
@@ -216,8 +212,8 @@ func (p *place) most(g jobconfig.Guest) int {
 	return min(n, p.known.Slots)
 }
 
-// concurrency is how many items of this job may run at once on this host.
-// ElasticJob's default is two per processor.
+// concurrency returns how many items of this job may run at the same time on this host. ElasticJob's default is two per
+// processor.
 func (p *place) concurrency() int {
 	n := p.guest.MaxConcurrency
 	if n <= 0 {
@@ -226,8 +222,8 @@ func (p *place) concurrency() int {
 	return min(n, p.most(p.guest))
 }
 
-// leaderRefuses says why nothing begins here under a leader that refuses the
-// number of items which this host knows: the guests of both would count
+// leaderRefuses returns why no item begins on this host under a leader that refuses the item count which this host knows:
+// guests of both would compute with different counts.
 // differently.
 func (p *place) leaderRefuses() reason.Reason {
 	v := p.member.View

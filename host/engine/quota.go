@@ -14,22 +14,21 @@ import (
 )
 
 const (
-	// burstSeconds is how long a quota has to be unused until it is full: a job
-	// that was quiet may use that much at once.
+	// burstSeconds is how long a quota must be unused until it is full: a job that was quiet may use that much at once.
 	burstSeconds = 10
-	// quotaInterval is how often the use beyond a quota is reported, at most.
+	// quotaInterval is the least time between two reports of use beyond a quota.
 	quotaInterval = 5 * time.Second
 )
 
-// quotas are what one job may use on this host in a second. Guests use them
-// from their goroutines; the job's loop reports what went beyond.
+// quotas are what one job may use on this host per second. Guests use them from their goroutines; the job's loop reports
+// excess use.
 type quotas struct {
 	lines, bytes, commits *quota
 	at                    time.Time // when the loop reports what went beyond one; zero: at no time
 }
 
-// report reports what the job has used beyond its quotas, at most once per quotaInterval. beyond says that something went
-// beyond one since it was called.
+// report reports the job's use beyond its quotas, at most once per quotaInterval. beyond says that a quota was exceeded
+// since the last call.
 func (q *quotas) report(now moment, beyond bool, emit func(event.Event)) {
 	if beyond && q.at.IsZero() {
 		q.at = now.Add(quotaInterval)
@@ -41,7 +40,7 @@ func (q *quotas) report(now moment, beyond bool, emit func(event.Event)) {
 	q.flush(emit)
 }
 
-// flush reports what the job has used beyond its quotas.
+// flush reports the job's use beyond its quotas.
 func (q *quotas) flush(emit func(event.Event)) {
 	for _, one := range []*quota{q.lines, q.bytes, q.commits} {
 		n := one.beyond.Swap(0)
@@ -60,7 +59,7 @@ func newQuotas(l ceiling.List, job string) quotas {
 	return quotas{lines: newQuota(l.Of(job, ceiling.LogLines)), bytes: newQuota(l.Of(job, ceiling.LogBytes)), commits: newQuota(l.Of(job, ceiling.OffsetCommits))}
 }
 
-// quota is one of them.
+// quota is one of the quotas.
 type quota struct {
 	ceiling ceiling.Ceiling
 	limiter *rate.Limiter // nil is no limit
@@ -75,26 +74,23 @@ func newQuota(c ceiling.Ceiling) *quota {
 	return q
 }
 
-// take uses n of the quota. It reports false, and uses nothing, if there is less.
+// take uses n of the quota. If less is left, it uses nothing and returns false.
 func (q *quota) take(n int) bool {
 	return q.limiter == nil || q.limiter.AllowN(time.Now(), n)
 }
 
-// beyondCeilings reports whether an error is a configuration's that is beyond
-// the host's ceilings.
+// beyondCeilings reports whether an error says that a configuration exceeds the host's ceilings.
 func beyondCeilings(err error) bool {
 	beyond := (*ceiling.Error)(nil)
 	return errors.As(err, &beyond)
 }
 
-// refused reports whether it is this host that does not want to join: for its
-// ceilings, or because the registry has gone back.
+// refused reports whether it is this host that refuses to join: for its ceilings, or because the registry has gone back.
 func refused(err error) bool {
 	behind := (*fence.BehindError)(nil)
 	return beyondCeilings(err) || errors.As(err, &behind)
 }
 
-// refusedAgain is how long a host waits before it looks again at a
-// configuration that is beyond its ceilings, or at a registry that has gone back,
-// while it is not in the job.
+// refusedAgain is how long a host that is not in the job waits before it checks again a configuration that exceeds its
+// ceilings, or a registry that has gone back.
 const refusedAgain = time.Minute

@@ -18,17 +18,17 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// futureInstant is how far ahead of the clock the newest instant of an item may
-// be: clocks differ a little.
+// futureInstant is how far ahead of the clock the newest instant of an item may be without a warning: clocks differ a
+// little.
 const futureInstant = 10 * time.Minute
 
-// ask is somebody's wish to know the job's status.
+// ask is a request for the job's status.
 type ask struct {
 	answer chan<- *JobStatus // has room for one
 	full   bool              // with what has to be read from the registry
 }
 
-// answer publishes the job's status to those who asked.
+// answer sends the job's status to those who asked.
 func (j *job) answer() {
 	j.mail.mu.Lock()
 	asks := j.mail.asks
@@ -58,8 +58,8 @@ func (j *job) answer() {
 	}
 }
 
-// readDisabled looks which items are disabled, and which of those that were held
-// back, or wait for a time that their guests asked for, still do: they are not watched, so a status request causes a read.
+// readDisabled reads which items are disabled, and which of those that were held back, or waited for a time of their
+// guests, still are. These nodes are not watched, so that a status request reads them.
 func (j *job) readDisabled() {
 	var items tree.Items
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
@@ -105,7 +105,7 @@ func (j *job) readDisabled() {
 	}
 }
 
-// readHosts reads what the job's instances publish of themselves, when a person asks.
+// readHosts reads what the job's instances publish, for a request of a person.
 func (s *JobStatus) readHosts(ctx context.Context, m *coordination.Member) {
 	if len(s.Instances) == 0 {
 		return
@@ -125,8 +125,8 @@ func (s *JobStatus) readHosts(ctx context.Context, m *coordination.Member) {
 	s.DigestsDiffer, s.ZonesDiffer = len(digests) > 1, len(zones) > 1
 }
 
-// withoutSession is what is known of the job when the session has ended: what became of its items is as
-// it was, and nothing runs. Its next fire stays, so that one that is late shows.
+// withoutSession returns what is known of the job when the session has ended: its items are shown in their last state,
+// and none runs. The next fire stays, so that a late one shows.
 func (j *job) withoutSession() *JobStatus {
 	j.refusal.what = "" // that there is no session says more, and goes on
 	s := j.status()
@@ -153,7 +153,7 @@ func (j *job) withoutSession() *JobStatus {
 // noSession is the reason of JobNoSession.
 const noSession = "the host has no session with the registry: no item runs here"
 
-// offline are the host's jobs while it has no session. The caller holds h.mu.
+// offline returns the host's jobs while it has no session. The caller holds h.mu.
 func (h *Host) offline() []*JobStatus {
 	var all []*JobStatus
 	for name, wanted := range h.desired {
@@ -258,7 +258,7 @@ func (s *items) warn(warnings *words.Few[string], l tree.Layout, h *Host) {
 	}
 }
 
-// describe writes what is known of the executor that the next fire uses, if there is one.
+// describe adds the executor that the next fire uses, if there is one.
 func (m *module) describe(s *JobStatus) {
 	if m.exec == nil {
 		return
@@ -278,7 +278,7 @@ func (m *module) describe(s *JobStatus) {
 	}
 }
 
-// status is what the job's status says of an item.
+// status returns the status of an item.
 func (it *item) status(parameter string, now moment) ItemStatus {
 	i := ItemStatus{Item: it.number, Parameter: parameter, Misfired: it.Next() != nil, Disabled: it.state.Disabled, Said: SaidBy(it.state.Said),
 		LastOutcome: it.lastOutcome, LastMessage: it.lastMessage, LastEnd: it.lastEnd, LastOutside: it.lastOutside,
@@ -311,7 +311,7 @@ func (it *item) status(parameter string, now moment) ItemStatus {
 	return i
 }
 
-// state names what the job is doing, and why if it does not run.
+// state returns the job's state, and the reason if it does not run.
 func (j *job) state() (JobState, string) {
 	switch {
 	case !j.exit.left.IsZero():
@@ -324,7 +324,7 @@ func (j *job) state() (JobState, string) {
 	return j.standing()
 }
 
-// standing is the state of a job that the host does not leave.
+// standing returns the state of a job that the host does not leave.
 func (j *job) standing() (JobState, string) {
 	switch {
 	case j.joining.err != nil:
@@ -367,8 +367,7 @@ func (j *job) standing() (JobState, string) {
 	return JobReady, ""
 }
 
-// eachWait calls yield for all that the loop waits for at present. since is zero where
-// it is not known otherwise.
+// eachWait calls yield for each of the loop's present waits. since is zero where only waits knows when the wait began.
 func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since time.Time)) {
 	v := &j.member.View
 	refuses := j.rests(now) && !refused(j.joining.err) // else it is this host that refuses
@@ -438,7 +437,7 @@ func (j *job) eachWait(now moment, yield func(what event.Wait, item int, since t
 	}
 }
 
-// waitsUntil is when the last of a wait ends that guests have asked for; zero if they have not.
+// waitsUntil returns when the last wait of this kind ends that guests have asked for; zero without one.
 func (j *job) waitsUntil(what event.Wait) (last time.Time) {
 	now := j.host.now()
 	switch what {
@@ -462,7 +461,7 @@ func (j *job) waitsUntil(what event.Wait) (last time.Time) {
 	return last
 }
 
-// latestOf is the later of two times.
+// latestOf returns the later of two times.
 func latestOf(a, b time.Time) time.Time {
 	if b.After(a) {
 		return b
@@ -470,7 +469,7 @@ func latestOf(a, b time.Time) time.Time {
 	return a
 }
 
-// waitsFor says in words what the loop waits for, and what can be done about it.
+// waitsFor returns words for what the loop waits for, and for what can be done about it.
 func (j *job) waitsFor(what event.Wait, items []int) (forWhat, then string) {
 	v := &j.member.View
 	numbers := tree.Items(items).String()

@@ -9,18 +9,17 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// counted is a session as one job uses it: its calls have a time limit each,
-// however many an exchange takes, failures are counted, and it notes the newest
-// transaction that one of them made.
+// counted is a session as one job uses it. Each call has its own time limit, however many calls an exchange takes.
+// counted counts failures, and remembers the newest transaction that one of the calls made.
 type counted struct {
 	registry.Center
 	job  *shared
 	zxid *int64
-	// loop says that the job's loop makes the calls, which gives up its turn meanwhile.
+	// loop says that the job's loop makes the calls, and gives up its turn during each.
 	loop bool
 }
 
-// rest calls f, which waits for the registry, without the loop's turn.
+// rest calls f, which waits for the registry, while the loop has given up its turn.
 func (c counted) rest(f func()) {
 	if !c.loop {
 		f()
@@ -72,8 +71,8 @@ func (c counted) Watch(ctx context.Context, queries ...registry.Query) (snapshot
 	return snapshots, err
 }
 
-// limited makes a call with a time limit. Its error is a *WaitError if the limit
-// was reached, and not one that the caller had set.
+// limited makes a call with a time limit. If that limit was reached, and not one of the caller, the error is a
+// *WaitError.
 func (c counted) limited(ctx context.Context, call func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, commitTimeout)
 	defer cancel()

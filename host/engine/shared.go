@@ -18,17 +18,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// shared is what a job's loop shares with the goroutines beside it: fires and their
-// workers, which see it as [owner], the term, which writes to its mailbox, and callers that ask for the
-// status. It is safe for concurrent use.
+// shared is what a job's loop shares with other goroutines: fires and their workers, which use it as [owner]; the term,
+// which writes to its mailbox; and callers that ask for the status. It is safe for concurrent use.
 type shared struct {
 	term *term
 	host *Host
 	log  *zap.Logger
 	name string
-	// turn is the loop's part in the turns of the host, and the job's in its commits.
+	// turn is the loop's share of the turns of the host, and the job's share of its commits.
 	turn *inflight.Worker
-	// identity is the id of the instance, which is another one after each join.
+	// identity is the id of the instance; each join has another one.
 	identity atomic.Pointer[string]
 
 	work    context.Context // ends with the session; guests live under it
@@ -36,17 +35,17 @@ type shared struct {
 	settled atomic.Bool     // joined, or in error
 	mail    mailbox
 	quotas  quotas
-	// listener is the last wait around a listener that runs once over all which has taken too long; nil for none.
+	// listener is the last wait around a listener that runs once over all hosts which took too long; nil for none.
 	listener atomic.Pointer[listenerWait]
 }
 
-// listenerWait is a wait around a listener: what was reported of it, and when.
+// listenerWait is the report of a wait around a listener, and its time.
 type listenerWait struct {
 	text string
 	at   time.Time
 }
 
-// mailbox is how other goroutines talk to the loop. Whole values, newest wins.
+// mailbox is how other goroutines talk to the loop. It holds whole values, of which the newest wins.
 type mailbox struct {
 	mu      sync.Mutex
 	wake    chan struct{}
@@ -73,21 +72,20 @@ func (m *mailbox) post(f func(*mailbox)) {
 	notify(m.wake)
 }
 
-// replace hands over a new definition or module.
+// replace sets a new definition or module.
 func (m *mailbox) replace(wanted Job) {
 	m.post(func(m *mailbox) { m.update, m.leave = &wanted, reason.Reason{} })
 }
 
-// worked notes that the loop has dealt with one more item: so many are a turn; see [inflight.Worker.Worked]. Only the
-// loop calls it, for each item with which it does more than to count it.
+// worked counts one more handled item for the loop's turn; see [inflight.Worker.Worked]. Only the loop calls it, for each
+// item with which it does more than count.
 func (s *shared) worked() {
 	if s.work != nil {
 		s.turn.Worked(s.work.Done())
 	}
 }
 
-// nudge makes the loop look again: the session is trusted again, or is not any
-// more, or the wall clock was set.
+// nudge makes the loop look again: the trust in the session changed, or the wall clock was set.
 func (m *mailbox) nudge() { notify(m.wake) }
 
 // depart makes the host leave the job once its running items have ended.
@@ -98,23 +96,22 @@ func (m *mailbox) depart(why reason.Reason) {
 // finish is depart with a time limit.
 func (m *mailbox) finish() { m.post(func(m *mailbox) { m.drain = true }) }
 
-// ask requests the job's status, with what only the registry knows if it is to be
-// full; the answer comes once.
+// ask requests the job's status; with full, including what only the registry knows. The answer comes once.
 func (m *mailbox) ask(full bool) <-chan *JobStatus {
 	c := make(chan *JobStatus, 1)
 	m.post(func(m *mailbox) { m.asks = append(m.asks, ask{c, full}) })
 	return c
 }
 
-// called reports whether the loop is to look at its mail before it goes on with what may take long: the job is to be
-// left, or is another one. The loop is awake then.
+// called reports whether the loop should read its mail before it continues with long work, because the job is to be left
+// or has changed. The loop is awake then.
 func (m *mailbox) called() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return !m.leave.IsZero() || m.drain || m.update != nil
 }
 
-// takeBeyond reports whether something went beyond a quota since it was called.
+// takeBeyond reports whether a quota was exceeded since the last call.
 func (m *mailbox) takeBeyond() (beyond bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -122,7 +119,7 @@ func (m *mailbox) takeBeyond() (beyond bool) {
 	return beyond
 }
 
-// lastStatus is the newest status; rests: it is what is true now.
+// lastStatus returns the newest status; rests says that it is still true.
 func (m *mailbox) lastStatus() (last *JobStatus, rests bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -135,8 +132,8 @@ func (s *shared) Emit(e event.Event) {
 	s.host.emit(e)
 }
 
-// Expired reports a wait that has reached its deadline, whatever the job's
-// error handler says: it is not the job's error.
+// Expired reports a wait that has reached its deadline, regardless of the job's error handler: it is not an error of the
+// job.
 func (s *shared) Expired(e *event.WaitError, items ...int) {
 	s.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then), zap.NamedError("error", e.Err))
 	if e.What == event.WaitListener {
@@ -151,50 +148,49 @@ func (s *shared) reportWait(e *event.WaitError, items ...int) {
 	s.Emit(event.Event{Kind: event.JobError, Wait: e.What, Other: e.Other, Items: items, Duration: e.After, Reason: e.Error()})
 }
 
-// owner is what the fires of a job, and the guests that they run, know of its loop. The loop itself does not go through it.
+// owner is what the fires of a job, and their guests, know of its loop. The loop itself does not use it.
 type owner struct{ *shared }
 
-// Clock is the wall clock that the host goes by.
+// Clock returns the wall clock that the host uses.
 func (o owner) Clock() time.Time { return o.host.clock() }
 
-// RegistryClock is what the registry's clock shows at least.
+// RegistryClock returns the earliest time that the registry's clock can show now.
 func (o owner) RegistryClock() time.Time {
 	low, _ := o.host.registryBounds(o.host.now())
 	return low
 }
 
-// Trust says whether the session lives; see [registry.Center].
+// Trust returns how far the session is trusted; see [registry.Center].
 func (o owner) Trust() (registry.Trust, <-chan struct{}) { return o.term.registry.Trust() }
 
-// Registry is the session for one goroutine beside the loop.
+// Registry returns the session for one goroutine beside the loop.
 func (o owner) Registry() registry.Center {
 	return counted{o.term.registry, o.shared, new(int64), false}
 }
 
-// Listens has the loop look at a listener that has run for long, or has ended after that.
+// Listens makes the loop look at a listener that has run for long, or that ended after that.
 func (o owner) Listens() { o.mail.nudge() }
 
-// Staged has the loop save offsets.
+// Staged makes the loop save offsets.
 func (o owner) Staged() { o.mail.post(func(m *mailbox) { m.offsets = true }) }
 
-// Refused has the loop look for external edits: a commit of an offset met a conflict.
+// Refused makes the loop look for external edits, because a commit of an offset met a conflict.
 func (o owner) Refused() { o.mail.post(func(m *mailbox) { m.refused = true }) }
 
-// Ended hands the end of a run to the loop.
+// Ended passes the end of a run to the loop.
 func (o owner) Ended(e run.Ended) { o.mail.post(func(m *mailbox) { m.ended = append(m.ended, e) }) }
 
-// Over hands the news to the loop that the goroutine of a fire has ended.
+// Over tells the loop that the goroutine of a fire has ended.
 func (o owner) Over(f *run.Fire) { o.mail.post(func(m *mailbox) { m.over = append(m.over, f) }) }
 
-// note counts what went beyond the quota.
+// note counts use beyond a quota.
 func (o owner) note(q *quota) {
 	if q.beyond.Add(1) == 1 {
 		o.mail.post(func(m *mailbox) { m.beyond = true })
 	}
 }
 
-// MayLog uses the job's log quotas for one line of so many bytes as written. It
-// reports false if the line is to be dropped.
+// MayLog uses the job's log quotas for one line of bytes bytes. It returns false if the line must be dropped.
 func (o owner) MayLog(bytes int) bool {
 	switch q := &o.quotas; {
 	case !q.lines.take(1):
@@ -207,9 +203,8 @@ func (o owner) MayLog(bytes int) bool {
 	return false
 }
 
-// MayCommit waits until the job's quota of offset commits has one for the
-// guest. Waiting slows a loop that commits without end down; an error would
-// only make it try again. It reports false if ctx ended first.
+// MayCommit waits until the job's quota of offset commits allows one more. Waiting slows a loop that commits all the
+// time; an error would only make it try again. It returns false if ctx ended first.
 func (o owner) MayCommit(ctx context.Context) bool {
 	q := o.quotas.commits
 	if q.limiter == nil {
@@ -229,12 +224,11 @@ func (o owner) MayCommit(ctx context.Context) bool {
 	return true
 }
 
-// longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack,
-// and what the guest wrote to stderr last.
+// longestError is the longest text of a guest's error in the log, in bytes: a trap with its stack, and the guest's last
+// output to stderr.
 const longestError = 4 * abi.MaxError
 
-// HandleError does what the job's error handler says, within the job's log
-// quota.
+// HandleError does what the job's error handler says, within the job's log quota.
 func (o owner) HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field) {
 	reason := event.Cut(event.Harmless(r.Message), abi.MaxError)
 	fields = append(fields, zap.String("outcome", string(r.Outcome)), zap.String("reason", reason))
@@ -255,7 +249,7 @@ func (o owner) HandleError(c jobconfig.Configuration, what string, r abi.Result,
 	}
 }
 
-// repeats reports whether the error of a run says no more than its reason.
+// repeats reports whether the error of a run adds nothing to its reason.
 func repeats(reason, text string) bool {
 	cause := strings.TrimSpace(text[strings.LastIndex(text, ": ")+1:]) // what comes before says where
 	// A panic ends in the instruction unreachable; the reason has its message.

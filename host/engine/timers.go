@@ -2,19 +2,19 @@ package engine
 
 import "time"
 
-// timer says when a part of the loop has something to do next; zero, or a time that is over, is no time. What was to be done by now
-// and was not waits for something else, which wakes the loop.
+// timer returns when a part of the loop has its next work; a zero or past time means no time. Work that was due and is
+// not done yet waits for an event, which wakes the loop.
 type timer func(now moment) time.Time
 
-// timers are those of the parts of a loop.
+// timers are the timers of the parts of a loop.
 type timers struct {
 	always []timer
 	inside []timer // these only while the host is in the job and does not leave it
-	// again are set by parts that go on in a pass which follows at once.
+	// again are set by parts that continue in a pass which follows at once.
 	again []*bool
 }
 
-// sleep is how long the loop may sleep after it did all that could be done now.
+// sleep returns how long the loop may sleep after it has done all that it could do now.
 func (t *timers) sleep(now moment, inside bool) time.Duration {
 	wait, again := longestSleep, false
 	for _, once := range t.again {
@@ -37,10 +37,10 @@ func (t *timers) sleep(now moment, inside bool) time.Duration {
 	return wait
 }
 
-// kept is the timer of a part that keeps a time of its own.
+// kept returns the timer of a part that keeps its own time.
 func kept(t *time.Time) timer { return func(moment) time.Time { return *t } }
 
-// ahead is the first of some times that lies ahead; zero if none does.
+// ahead returns the first of the times that is in the future; zero without one.
 func (m moment) ahead(times ...time.Time) (first time.Time) {
 	for _, t := range times {
 		if t.After(m.Time) {
@@ -50,7 +50,7 @@ func (m moment) ahead(times ...time.Time) (first time.Time) {
 	return first
 }
 
-// atWall is when the wall clock will show some time, if it is not set; zero if it has shown it.
+// atWall returns when the wall clock, if it is not set, will show a time; zero if it has shown it.
 func (m moment) atWall(instant time.Time) time.Time {
 	if !instant.After(m.wall) {
 		return time.Time{}
@@ -58,7 +58,7 @@ func (m moment) atWall(instant time.Time) time.Time {
 	return m.Add(instant.Sub(m.wall))
 }
 
-// newTimers lists when each part of the loop wants to wake.
+// newTimers lists the timers of all parts of the loop.
 func (j *job) newTimers() timers {
 	return timers{
 		always: []timer{

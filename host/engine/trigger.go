@@ -14,8 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// dividedSoon is how long a host whose server was disabled waits for the
-// division that takes its items away.
+// dividedSoon is how long a host whose server was disabled waits for the resharding that takes its items away.
 const dividedSoon = 5 * time.Second
 
 // waiting is the trigger that waits for this host.
@@ -23,7 +22,8 @@ type waiting struct {
 	job     *access
 	items   *items
 	reports itemReports
-	// begin is runner.begin. skip reports a fire of which no item begins, unfit is why a fire's parameter does not fit the job.
+	// begin is runner.begin. skip reports a fire of which no item begins. unfit returns why a fire's parameter does not
+	// fit the job.
 	begin func(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool
 	skip  func(id tree.Fire, cause event.SkipCause, why reason.Reason)
 	unfit func(id tree.Fire) error
@@ -33,8 +33,8 @@ type waiting struct {
 	args     tree.TriggerArgs
 	consumed int64 // the newest round that this host has consumed
 	began    int64 // the round whose idle items were begun before it is consumed
-	// waits is a node that is not consumed until then: the server is disabled,
-	// and the items are still to be sharded without it.
+	// waits is a trigger's node that this host does not consume until then: its server is disabled, and the items are
+	// still to be resharded without it.
 	waits int64
 	until time.Time
 	// ownerless are items of this host, as they were when it lost them, that no host has got: all servers are disabled.
@@ -42,8 +42,8 @@ type waiting struct {
 	// left are the items that the round leaves out, with the fires for which they run.
 	left   map[int]string
 	leaves int64 // that round
-	// look is set when the next trigger of the queue may begin; division is the newest one for which this host, being the
-	// leader, has looked.
+	// look is set when the next trigger of the queue may begin. division is the newest one for which this host has looked
+	// as the leader.
 	look     bool
 	division int64
 }
@@ -71,10 +71,9 @@ func (t *waiting) triggered(now moment) (id tree.Fire, ok bool) {
 	return t.args.Fire(t.round, now.wall.UnixMilli(), string(abi.SourceTrigger)), true
 }
 
-// beginRound begins the idle items of the trigger that waits. Those that still run
-// begin when they end, unless a newer fire is due by then, which stands for a round
-// without arguments; until that is settled the trigger is kept, so that they run in the round
-// elsewhere if this host dies.
+// beginRound begins the idle items of the waiting trigger. Those that still run begin when they end, unless a newer fire
+// is due by then, which replaces a round without arguments. Until then the trigger's node is kept, so that another host
+// runs them in the round if this host dies.
 func (t *waiting) beginRound(now moment) {
 	if t.job.member.View.Trigger == 0 || t.waitsForAll() {
 		return
@@ -156,8 +155,8 @@ func (t *waiting) beginRound(now moment) {
 	t.begin(now, id, idle, absent, false)
 }
 
-// leaveOut takes out the busy items that a round of a backfill leaves out: those that run for something else. Why they do not
-// run is reported when the round is consumed.
+// leaveOut removes the busy items that a round of a backfill leaves out: those that run for something else. The reason is
+// reported when the round is consumed.
 func (t *waiting) leaveOut(busy []*item) []*item {
 	return slices.DeleteFunc(busy, func(it *item) bool {
 		runs := it.run.Fire().ID
@@ -168,14 +167,14 @@ func (t *waiting) leaveOut(busy []*item) []*item {
 	})
 }
 
-// inRound reports whether an item of this host is to run in the round that waits.
+// inRound reports whether an item of this host is to run in the waiting round.
 func (t *waiting) inRound(it *item) bool {
 	return it.owned && !t.job.beyond(it) && t.args.Has(it.number) && t.left[it.number] == ""
 }
 
-// waitsForAll reports that none of the items is idle which the trigger that waits is for:
-// one that comes before an item ends counts as one with it, and is not read yet. One with
-// arguments is read once, to know whether it is for items of this host.
+// waitsForAll reports that no item of the waiting trigger is idle. A trigger that comes before an item ends is merged
+// with it, so that it is not read yet. A trigger with arguments is read once, to know whether it is for items of this
+// host.
 func (t *waiting) waitsForAll() bool {
 	v := &t.job.member.View
 	if t.seen != v.Trigger {
@@ -189,7 +188,7 @@ func (t *waiting) waitsForAll() bool {
 	return len(mine) > 0 && !slices.ContainsFunc(mine, func(it *item) bool { return it.run == nil })
 }
 
-// consume begins the items of the trigger that waits, and takes that away.
+// consume begins the items of the waiting trigger, and deletes its node.
 func (t *waiting) consume(now moment, id tree.Fire, items []*item) bool {
 	if !t.begin(now, id, items, nil, true) {
 		return false
@@ -203,7 +202,7 @@ func (t *waiting) consume(now moment, id tree.Fire, items []*item) bool {
 	return true
 }
 
-// merged reports the trigger before, if that had not begun here when this one came: one run is for both.
+// merged reports that the previous trigger had not begun on this host when this one came: one run counts for both.
 func (t *waiting) merged(id tree.Fire) {
 	if before := t.seen; t.began < before && before < id.Trigger {
 		why := reason.New(reason.NewerTrigger, id.Trigger)
@@ -212,9 +211,9 @@ func (t *waiting) merged(id tree.Fire) {
 	}
 }
 
-// consumeDisabled consumes the trigger that waits, as ElasticJob does, while the host's server is disabled: none of its items runs, now
-// or when the server is enabled again. As long as it has items they are about to move, and owe the round that is not consumed here.
-// That takes a leader, and there is none if all servers are disabled.
+// consumeDisabled consumes the waiting trigger while the host's server is disabled, as ElasticJob does: none of its items
+// runs, neither now nor when the server is enabled. While this host has items that are about to move, these owe the
+// round, and it is not consumed here. They move only if there is a leader, and there is none if all servers are disabled.
 func (t *waiting) consumeDisabled(now moment) {
 	v := &t.job.member.View
 	if slices.Contains(v.Division.Members, t.job.member.Self.ID) && !v.JavaLed() && v.Trigger != 0 {
@@ -252,8 +251,8 @@ func (t *waiting) loses(share coordination.Share) {
 	}
 }
 
-// advanceQueue has the next trigger of the queue begin: this host has begun items of a round, or leads the job and has
-// divided its items anew, since a host may have died before it did so, or the job is removed.
+// advanceQueue begins the next trigger of the queue: this host has begun items of a round; or it leads the job and has
+// resharded, because a host may have died before it advanced the queue; or the job is removed.
 func (t *waiting) advanceQueue(now moment) {
 	v := &t.job.member.View
 	if at := v.Divided(); v.Leading() && v.Division.Queued && at != t.division {
@@ -277,7 +276,7 @@ func (t *waiting) advanceQueue(now moment) {
 	}
 }
 
-// drop reports a trigger that waits and that this host will not serve.
+// drop reports a waiting trigger that this host will not serve.
 func (t *waiting) drop(cause event.SkipCause, why reason.Reason) {
 	if t.job.member.View.Trigger == 0 {
 		return

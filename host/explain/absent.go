@@ -62,7 +62,7 @@ func (t *writer) decisive() *event.Event {
 	return newest
 }
 
-// coalesced says what became of a skip that promises a run.
+// coalesced explains a skip that promised a run.
 func (t *writer) coalesced(promise *event.Event) {
 	var next *event.Event
 	for _, e := range t.begins[t.item] {

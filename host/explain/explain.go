@@ -1,6 +1,5 @@
-// Package explain says in sentences, from what hosts reported, why an item of a job ran
-// late, elsewhere, again, or not at all. It is pure: events in, sentences out. It claims
-// nothing that the events do not show.
+// Package explain explains in sentences, from the events of hosts, why an item of a job ran late, on another host, again,
+// or not at all. It is pure: it turns events into sentences, and claims nothing that the events do not show.
 package explain
 
 import (
@@ -14,62 +13,61 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// Question is what is asked about a job.
+// Question is a question about a job.
 type Question struct {
 	Job string
-	// At is the instant that is meant; for a trigger, a time in the second in which a
-	// host saw it first. Zero is the newest fire that was due.
+	// At is the instant of the fire; for a trigger, a time in the second in which a host first saw it. Zero asks for the
+	// newest due fire.
 	At time.Time
-	// Nearest wants the newest fire at At or before, whatever its instant is.
+	// Nearest asks for the newest fire at or before At.
 	Nearest bool
-	// Trigger is the round of the trigger that is meant, 0 for a fire by its instant.
+	// Trigger is the round of a trigger, 0 for a fire by its instant.
 	Trigger int64
-	// Item is the one that is meant; nil is all.
+	// Item is the item to explain; nil means all.
 	Item *int
-	// Language is that of the sentences; empty is English. What people, guests and hosts
-	// wrote themselves stays as they wrote it.
+	// Language is the language of the sentences; empty means English. Texts of people, guests and hosts stay in their
+	// language.
 	Language i18n.Language
-	// Zone is that of who asks, in which times are shown of a job that goes by the zone of each of its
-	// hosts, or whose zone is not known. Nil: the zone of the host that answers, or UTC.
+	// Zone is the reader's zone, for the times of a job whose hosts each use their own zone, or whose zone is unknown.
+	// Nil means the zone of the answering host, or UTC.
 	Zone *time.Location
 }
 
-// Facts are what an answer rests on.
+// Facts are the facts for an answer.
 type Facts struct {
-	// Events are those of all hosts, in any order: those of the job, and those of
-	// hosts and sessions, which have no job.
+	// Events are those of all hosts, in any order: the events of the job, and those of hosts and sessions, which have no
+	// job.
 	Events []event.Event
-	// Changes are what people have changed, in any order.
+	// Changes are the users' changes, in any order.
 	Changes []history.Change
-	// Wanted are the changes by which the job, servers and items are disabled, stopped or removed now,
-	// as the registry has them: of what the histories do not have.
+	// Wanted are the registry's words by which the job, servers and items are disabled, stopped or removed now, for what
+	// the histories do not have.
 	Wanted []history.Change
-	// Settings are in force now; nil if only the events say what was.
+	// Settings are in force now; nil if only the events show them.
 	Settings *event.Settings
-	// Idle is why the job does not fire now; empty if it does, or if that is not known.
+	// Idle is why the job does not fire now; empty if it does, or if that is unknown.
 	Idle Idle
-	// From is since when the histories hold all events; zero is the oldest event.
+	// From is since when the histories are complete; zero means since the oldest event.
 	From time.Time
-	// Silent names hosts whose histories could not be had.
+	// Silent names hosts whose histories could not be read.
 	Silent []string
-	// Unanswering are hosts of the job that do not answer, and whose session has not ended.
+	// Unanswering are hosts of the job that do not answer, although their session has not ended.
 	Unanswering []Unanswering
-	// Departed names servers of the job on which no host runs now, and whose histories are
-	// therefore missing.
+	// Departed names servers of the job on which no host runs now, so that their histories are missing.
 	Departed []string
-	// Files: the events are from files that somebody named; other hosts may have others.
+	// Files: the events are from files that a user named; other hosts may have further files.
 	Files bool
-	// Partial: the histories have more that may belong to the answer.
+	// Partial: the histories have more records that may belong to the answer.
 	Partial bool
 	Now     time.Time
 }
 
 // Unanswering is a host that does not answer.
 type Unanswering struct {
-	// Host is its instance id, Seen is when it answered last.
+	// Host is its instance id, Seen is when it last answered.
 	Host string
 	Seen time.Time
-	// Items are those that it had then, and that no other host has now.
+	// Items are the items that it had then and that no other host has now.
 	Items []int
 }
 
@@ -87,8 +85,7 @@ const (
 // Verdict is the answer in a word.
 type Verdict string
 
-// The verdicts on an item, or on a fire: that of its worst item. The order is from
-// bad to good.
+// The verdicts on an item, or on a fire, which has the verdict of its worst item. They are ordered from bad to good.
 const (
 	Lost      Verdict = "lost"      // its host died while it ran, and no host repeats it
 	Held      Verdict = "held"      // it is held back, because hosts died in its runs
@@ -110,8 +107,8 @@ const (
 	NeverDue  Verdict = "never due" // the job has no such instant, or no such item, or was not there yet
 )
 
-// Open reports whether the verdict may still change by itself: the item is to begin, runs, or the histories do not
-// show yet what became of it.
+// Open reports whether the verdict may still change by itself: the item has not begun, or runs, or the histories do not
+// show its result yet.
 func (v Verdict) Open() bool {
 	switch v {
 	case Pending, Running, Unknown, Elsewhere, NotYetDue:
@@ -149,16 +146,16 @@ const (
 // Answer explains a fire.
 type Answer struct {
 	Job string `json:"job"`
-	// Instant is that of the fire, for a trigger the time at which it was seen first.
+	// Instant is the instant of the fire; for a trigger, the time at which it was first seen.
 	Instant time.Time `json:"instant,omitzero"`
 	Trigger int64     `json:"trigger,omitempty"`
-	// TimeZone is that of the times in the sentences: the job's, if it is known. If that is each
-	// host's own, it is what the answering host's is then, such as GMT+08:00.
+	// TimeZone is the zone of the times in the sentences: the job's, if known. If each host uses its own, it is the
+	// answering host's zone at that time, such as GMT+08:00.
 	TimeZone string  `json:"timeZone"`
 	Verdict  Verdict `json:"verdict"`
-	// Items are the verdicts on those items that were asked for, ascending.
+	// Items are the verdicts on the requested items, ascending.
 	Items []ItemVerdict `json:"items,omitempty"`
-	// Sentences say what became of each item, first of all, and what led to it.
+	// Sentences say first what happened to each item, then its causes.
 	Sentences []Sentence `json:"sentences"`
 }
 
@@ -182,21 +179,20 @@ type ItemVerdict struct {
 	Verdict Verdict `json:"verdict"`
 }
 
-// Sentence is one thing that is so, and what shows it.
+// Sentence is one fact, with its proof.
 type Sentence struct {
-	// Time is when it was so, zero if at no certain time.
+	// Time is when it was true, zero without a certain time.
 	Time time.Time `json:"time,omitzero"`
 	Text string    `json:"text"`
 	Kind Kind      `json:"kind"`
-	// Items are those that it is about; empty if it is about the job.
+	// Items are the items that it is about; empty if it is about the job.
 	Items []int `json:"items,omitempty"`
-	// Events and Changes are what it rests on, of many the first MostEvents. A
-	// sentence about what is not there may have none.
+	// Events and Changes prove it; of many only the first MostEvents. A sentence about something missing may have none.
 	Events  []event.Event    `json:"events,omitempty"`
 	Changes []history.Change `json:"changes,omitempty"`
 }
 
-// MostEvents bounds the events of a sentence, and its changes.
+// MostEvents is how many events, and how many changes, a sentence has at most.
 const MostEvents = 50
 
 // Explain answers a question.
@@ -227,7 +223,7 @@ func Explain(q Question, f Facts) Answer {
 	return a
 }
 
-// worst is the worst verdict of some stories.
+// worst returns the worst verdict of some stories.
 func worst(stories []story) Verdict {
 	rank := len(verdicts) - 1
 	for _, s := range stories {

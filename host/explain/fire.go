@@ -12,14 +12,14 @@ import (
 	"github.com/wasmjob/wasmjob/host/schedule"
 )
 
-// fire is the fire that is asked about.
+// fire is the fire of the question.
 type fire struct {
 	instant time.Time // of a trigger, when a host saw it first
 	trigger int64
 	given   bool // the trigger gave the instant
 }
 
-// early is an answer that has no fire.
+// early is an answer without a fire.
 type early struct {
 	verdict Verdict
 	instant time.Time
@@ -34,7 +34,7 @@ func (f fire) is(e *event.Event) bool {
 	return !e.Instant.IsZero() && e.Instant.UnixMilli() == f.instant.UnixMilli()
 }
 
-// covers reports whether a skip stands for the fire, too.
+// covers reports whether a skip also counts for the fire.
 func (f fire) covers(e *event.Event) bool {
 	return f.trigger == 0 && e.Trigger == 0 && !e.Instant.IsZero() && !e.Through.IsZero() && !e.Instant.After(f.instant) && !e.Through.Before(f.instant)
 }
@@ -48,7 +48,7 @@ func OfFire(k event.Kind) bool {
 	return false
 }
 
-// known are the fires that events say of, each once, in the order of their first event.
+// known returns the fires that appear in events, each once, in the order of their first event.
 func (tl *timeline) known() []fire {
 	seen := make(map[[2]int64]bool)
 	var fires []fire
@@ -68,7 +68,7 @@ func (tl *timeline) known() []fire {
 	return fires
 }
 
-// choose finds the fire that is asked about, or says why there is none.
+// choose finds the fire of the question, or explains why there is none.
 func (tl *timeline) choose(q Question) (fire, *early) {
 	limit := tl.now
 	if !q.At.IsZero() && !(q.Nearest && q.At.After(tl.now)) {
@@ -102,7 +102,7 @@ func (tl *timeline) choose(q Question) (fire, *early) {
 	return newest, nil
 }
 
-// anyHad reports whether any host has had the job.
+// anyHad reports whether any host has ever had the job.
 func (tl *timeline) anyHad() bool {
 	for _, m := range tl.order {
 		if len(m.spans) > 0 {
@@ -112,7 +112,7 @@ func (tl *timeline) anyHad() bool {
 	return false
 }
 
-// has reports whether events say of a fire.
+// has reports whether there are events of a fire.
 func has(f fire, known []fire) bool {
 	for _, k := range known {
 		if k.trigger == f.trigger && k.instant.UnixMilli() == f.instant.UnixMilli() {
@@ -122,13 +122,12 @@ func has(f fire, known []fire) bool {
 	return false
 }
 
-// covered reports whether a skip stands for a fire of which there may be no other event.
+// covered reports whether a skip counts for a fire that may have no other event.
 func (tl *timeline) covered(f fire) bool {
 	return slices.ContainsFunc(tl.events, func(e *event.Event) bool { return e.Job != "" && OfFire(e.Kind) && f.covers(e) })
 }
 
-// cameAfter reports whether the first host that had the job, as far as the histories go, came to
-// it after a time.
+// cameAfter reports whether the first known host of the job came to it after a time.
 func (tl *timeline) cameAfter(t time.Time) bool {
 	if len(tl.order) == 0 {
 		return false
@@ -152,8 +151,8 @@ func (tl *timeline) round(trigger int64, known []fire) (fire, *early) {
 	return fire{}, &early{Unknown, time.Time{}, ofJob(Unknown, clause{kind: KindHistory, message: message{"histories-no-round", places{"round": trigger, "from": tl.from}}})}
 }
 
-// sinceAsked finds the change that made the fire of a trigger, and has the fire count from then on: a
-// host reads a trigger only when an item that it is for is idle.
+// sinceAsked finds the change that requested the fire of a trigger, and counts the fire from its time: a host reads a
+// trigger only when one of its items is idle.
 func (tl *timeline) sinceAsked(f fire) fire {
 	if f.trigger == 0 {
 		return f
@@ -166,7 +165,7 @@ func (tl *timeline) sinceAsked(f fire) fire {
 	return f
 }
 
-// asked is the change that made the fire of a trigger; nil if none is known.
+// asked returns the change that requested the fire of a trigger; nil if unknown.
 func (tl *timeline) asked(f fire) *history.Change {
 	for _, c := range slices.Backward(tl.changes) { // a registry in memory gives out the same numbers again
 		if c.Job == tl.job && c.Trigger == f.trigger && !c.Time.After(f.instant.Add(lateAfter)) {
@@ -197,8 +196,8 @@ func (tl *timeline) asked(f fire) *history.Change {
 	return nil
 }
 
-// askedAt is the fire of a trigger that was asked for in the second from a time on. If there is none,
-// a later trigger stands for it, or it waits. Neither is returned if no trigger is known of that time.
+// askedAt returns the fire of a trigger that was requested in the second from a time on. If there is none, a later
+// trigger replaced it, or it waits. It returns neither if no trigger of that time is known.
 func (tl *timeline) askedAt(at time.Time, known []fire) (fire, *early) {
 	fires := make(map[*history.Change]fire)
 	for _, f := range known {
@@ -228,7 +227,7 @@ func (tl *timeline) askedAt(at time.Time, known []fire) (fire, *early) {
 	return fire{}, &early{Pending, lone.Time, ofJob(Pending, waits, tl.changeClause(lone))}
 }
 
-// recordOf is what the record of the trigger of a fire says that it asked for.
+// recordOf returns what the record of a fire's trigger says about its arguments.
 func recordOf(f fire, events []*event.Event) string {
 	for _, e := range events {
 		if e.Job == "" || !OfFire(e.Kind) || !f.is(e) || e.Args == nil {
@@ -283,7 +282,7 @@ func (tl *timeline) exact(at time.Time, known []fire, settings *event.Settings, 
 	return tl.fire, tl.neverDue(at, settings, in)
 }
 
-// created is the change that made the job; nil if something is known of the job from before it.
+// created returns the change that created the job; nil if there are earlier facts about the job.
 func (tl *timeline) created() (made *history.Change) {
 	if n := slices.IndexFunc(tl.changes, func(c *history.Change) bool { return c.Job == tl.job }); n >= 0 {
 		made = tl.changes[n]
@@ -302,7 +301,7 @@ func (tl *timeline) created() (made *history.Change) {
 	return made
 }
 
-// inZone has times be shown in the job's zone.
+// inZone shows times in the job's zone.
 func (tl *timeline) inZone(s *event.Settings) {
 	switch {
 	case s == nil:
@@ -317,10 +316,10 @@ func (tl *timeline) inZone(s *event.Settings) {
 	}
 }
 
-// isLocal reports whether a job goes by the zone of each of its hosts.
+// isLocal reports whether each host of a job uses its own zone.
 func isLocal(s *event.Settings) bool { return s.TimeZone == "" || s.TimeZone == "Local" }
 
-// fixed is a zone with a name of its own, as far as it is known by what it is at a time.
+// fixed returns a zone that is known only by its name and offset at a time.
 func fixed(l *time.Location, at time.Time) *time.Location {
 	at = at.In(l)
 	_, offset := at.Zone()
@@ -417,8 +416,7 @@ func (tl *timeline) noJob(at time.Time) *early {
 	return &early{st.verdict, at, st}
 }
 
-// neverDue says that the schedule has no such instant, which are next to it, and who
-// changed it.
+// neverDue explains that the schedule has no such instant, which instants are next to it, and who changed the schedule.
 func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *early {
 	before, next := lastDue(s, at), nextDue(s, at)
 	around := message{places: places{"before": before, "next": next}}
@@ -460,7 +458,7 @@ func (tl *timeline) neverDue(at time.Time, s *event.Settings, in *event.Event) *
 	return &early{NeverDue, at, st}
 }
 
-// leftOut says why a schedule leaves out an instant that its cron may have; nil if it has none.
+// leftOut says why a schedule leaves out an instant that its cron may have; nil if it does not.
 func leftOut(at time.Time, s *event.Settings) *message {
 	table := scheduleOf(s)
 	if table == nil {
@@ -505,7 +503,7 @@ func reschedules(c *history.Change) bool {
 	return sets(c, "cron") || sets(c, "timeZone")
 }
 
-// idles says that the job does not fire, and who had it so; nil if it does, as far as is known.
+// idles says that the job does not fire, and who caused that; nil if it fires, as far as known.
 func (tl *timeline) idles() *story {
 	who := tl.newest(sought{held: tl.now, at: tl.now, item: noItem, what: idleBy[tl.idle]})
 	idle := tl.idle
@@ -557,8 +555,8 @@ func (tl *timeline) idles() *story {
 // idleBy is how the operations begin that make a job idle.
 var idleBy = map[Idle][]string{IdleDisabled: {"disable"}, IdleStopped: {"shutdown", "stop"}, IdleRemoved: {"remove"}}
 
-// notYet says that nothing was due up to a time, or, if the instant before that is from before
-// the histories, since these begin; that an instant is still to come; or that the job does not fire.
+// notYet says one of: nothing was due up to a time, or since the histories begin if the previous instant is older than
+// they are; an instant is in the future; or the job does not fire.
 func (tl *timeline) notYet(limit, before time.Time, s *event.Settings, in *event.Event) *early {
 	next := nextDue(s, limit.Add(-time.Nanosecond))
 	if idle := tl.idles(); idle != nil {

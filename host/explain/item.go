@@ -14,17 +14,17 @@ import (
 )
 
 const (
-	// lateAfter is how late an item may begin and still be in time.
+	// lateAfter is how late an item may begin and still count as in time.
 	lateAfter = time.Second
-	// lookBack is how long before an instant what became of a host may matter for it.
+	// lookBack is how long before an instant events of a host may matter for it.
 	lookBack = 10 * time.Minute
 	// mostItems bounds the items of an answer.
 	mostItems = tree.MaxItems / 10
-	// mostAttempts are said of one by one.
+	// mostAttempts is how many attempts are described one by one.
 	mostAttempts = 3
 )
 
-// story is what became of an item in a fire.
+// story is what happened to an item in a fire.
 type story struct {
 	item    int // -1: it is about the job
 	verdict Verdict
@@ -44,7 +44,7 @@ type run struct {
 // attempt is one attempt of a run.
 type attempt struct{ started, ended *event.Event }
 
-// began is when the run's guest began, or was to; nil if the histories do not have it.
+// began returns when the run's guest began, or should have; nil if the histories do not have it.
 func (r *run) began() *event.Event {
 	if len(r.attempts) > 0 && r.attempts[0].started != nil {
 		return r.attempts[0].started
@@ -55,7 +55,7 @@ func (r *run) began() *event.Event {
 	return r.begun
 }
 
-// since is when there was the first sign of the run.
+// since returns when the first sign of the run was.
 func (r *run) since() *event.Event {
 	for _, e := range []*event.Event{r.began(), r.begun} {
 		if e != nil {
@@ -81,7 +81,7 @@ type writer struct {
 	story story
 }
 
-// stories are what became of the items of a fire, one of them or all.
+// stories returns what happened to the items of a fire, to one of them or all.
 func (tl *timeline) stories(f fire, item *int) []story {
 	byItem := make(map[int][]*event.Event)
 	total := 0
@@ -139,8 +139,7 @@ func (tl *timeline) stories(f fire, item *int) []story {
 	return all
 }
 
-// askedItems are those for which a trigger asked, as the event by says; by is nil if it
-// asked for all.
+// askedItems returns the items that a trigger requested, according to the event by; by is nil if it requested all.
 type askedItems struct {
 	items tree.Ranges
 	by    *event.Event
@@ -216,8 +215,8 @@ func (tl *timeline) itemStory(f fire, item int, events []*event.Event) story {
 	return t.story
 }
 
-// causeFirst puts what the last run came to, which is said from a place on, behind when and where
-// the item began first: why it ran there, or again, comes after that.
+// causeFirst moves the result of the last run, which begins at a place in the story, behind when and where the item first
+// began: the reasons why it ran there, or again, follow.
 func (t *writer) causeFirst(last int) {
 	said := t.story.clauses
 	began := 1
@@ -259,8 +258,7 @@ func (t *writer) sort(e *event.Event) {
 	}
 }
 
-// open is the newest run of a host that has not ended. One whose begin is in no history is
-// added, with the source.
+// open returns the newest run of a host that has not ended. It adds one, with the source, if no history has the begin.
 func (t *writer) open(host string, source abi.Source) *run {
 	for _, r := range slices.Backward(t.runs) {
 		if r.host == host && r.completed == nil && r.closed == nil {
@@ -274,17 +272,17 @@ func (t *writer) open(host string, source abi.Source) *run {
 
 func (t *writer) add(c clause) { t.story.clauses = append(t.story.clauses, c) }
 
-// say adds a clause about a time, with the events that show it.
+// say adds a clause about a time, with the events that prove it.
 func (t *writer) say(kind Kind, row string, at time.Time, in places, events ...*event.Event) {
 	t.add(clause{kind: kind, time: at, message: message{row, in}, events: events})
 }
 
-// report adds a clause of what an event shows.
+// report adds a clause about what an event shows.
 func (t *writer) report(kind Kind, row string, e *event.Event, more places) {
 	t.add(t.shows(kind, row, e, more))
 }
 
-// begin says when and where the item began first, and what it waited for until then.
+// begin says when and where the item first began, and what it waited for before.
 func (t *writer) begin() {
 	r := t.runs[0]
 	since := r.began()
@@ -348,8 +346,8 @@ func (t *writer) begin() {
 	}
 }
 
-// takenOver says where an item began that was taken over from a host whose own begin of it is in
-// no history, and what became of that host. in are the places of every begin.
+// takenOver says where a taken-over item began whose first host's begin is in no history, and what happened to that host.
+// in are the places of all begins.
 func (t *writer) takenOver(r *run, in places, events []*event.Event) {
 	row, until := "taken-over-somewhere", r.began().Time
 	if r.other != "" {
@@ -366,8 +364,8 @@ func (t *writer) takenOver(r *run, in places, events []*event.Event) {
 	t.waits(r)
 }
 
-// sameServer reports whether both hosts ran on one server: the later one is most often the
-// earlier one after a restart.
+// sameServer reports whether both hosts ran on one server; the later one is then probably the earlier one after a
+// restart.
 func sameServer(a, b string) bool { return a != "" && tree.ServerOf(a) == tree.ServerOf(b) }
 
 // after names the jobs that the job comes after, if the fire is of their instants; else it is empty.
@@ -409,7 +407,7 @@ func (t *writer) triggeredBy() {
 	}
 }
 
-// moved says why an item that began in time ran on another host than the time before.
+// moved says why an item that began in time ran on another host than before.
 func (t *writer) moved(r *run) {
 	var before *event.Event
 	for _, e := range t.begins[t.item] {
@@ -425,7 +423,7 @@ func (t *writer) moved(r *run) {
 	t.shares(r.host, before.Time, r.since().Time)
 }
 
-// delays says what happened between the instant and the begin that kept the item.
+// delays says what happened between the instant and the begin that delayed the item.
 func (t *writer) delays(r *run, until time.Time) {
 	at := t.fire.instant
 	if owner, share := t.ownerAt(t.item, at); owner != nil && owner.id != r.host {
@@ -473,8 +471,7 @@ func (t *writer) runBefore(until time.Time) {
 	}
 }
 
-// spanAfter is the time in the job that the host began after a time and by another one;
-// nil if there is none.
+// spanAfter returns the host's time in the job that began between two times; nil without one.
 func (m *member) spanAfter(t, until time.Time) *span {
 	if m == nil {
 		return nil
@@ -487,8 +484,7 @@ func (m *member) spanAfter(t, until time.Time) *span {
 	return nil
 }
 
-// wentFrom says what became of the host that had the item before: its session, its
-// leaving, or the last that it reported.
+// wentFrom says what happened to the host that had the item before: to its session, that it left, or its last report.
 func (t *writer) wentFrom(id string, from, until time.Time) {
 	said := len(t.story.clauses)
 	for _, e := range t.find(event.Session, id, from, until) {
@@ -532,8 +528,7 @@ func (t *writer) left(e *event.Event) {
 	}
 }
 
-// lastWords says what the server's next process found out about the end of the host's,
-// which ended by some time.
+// lastWords says what the server's next process found out about the end of the host, which ended by a time.
 func (t *writer) lastWords(id string, after time.Time) {
 	server, process := tree.ServerOf(id), event.ProcessOf(id)
 	from := after.Add(-lookBack)
@@ -557,8 +552,7 @@ func (t *writer) lastWords(id string, after time.Time) {
 	t.report(KindHost, "last-words", e, places{"server": server})
 }
 
-// shares says how the items were sharded in a time, as far as this host got the item
-// by it.
+// shares says how the items were sharded in a time, as far as this host got the item by it.
 func (t *writer) shares(host string, from, until time.Time) {
 	m := t.members[host]
 	if m == nil {
@@ -674,8 +668,8 @@ func (t *writer) again(before, r *run) {
 	t.waits(r)
 }
 
-// orphaned is the end of the attempt under which the worker process ended for the first
-// time; nil if none did. The host ran the item again, and counted that as no attempt.
+// orphaned returns the end of the attempt under which the worker process ended for the first time; nil without one. The
+// host ran the item again, and did not count that as an attempt.
 func (r *run) orphaned() *event.Event {
 	for _, a := range r.attempts {
 		if a.ended != nil && a.ended.Outcome == abi.OutcomeWorker {
@@ -688,8 +682,7 @@ func (r *run) orphaned() *event.Event {
 	return nil
 }
 
-// attempts says of the attempts that came to nothing; the last one is said by end, if
-// the run ended with it.
+// attempts describes the failed attempts, except the last one if the run ended with it, which end describes.
 func (t *writer) attempts(r *run) {
 	var failed []*event.Event
 	orphaned := r.orphaned()
@@ -822,7 +815,7 @@ func (t *writer) completed(r *run) {
 	t.say(KindEnd, "failed", ended.Time, places{"at": ended.Time, "n": attempts, "outcome": outcome(ended)}, events...)
 }
 
-// verdictOf is the verdict that a skip stands for.
+// verdictOf returns the verdict for a skip.
 func (t *writer) verdictOf(e *event.Event) Verdict {
 	switch e.Cause {
 	case event.SkipLost:

@@ -13,7 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// message is a row of the table, and what stands in its places. It is in no language yet.
+// message is a row of the table with the values of its places. It has no language yet.
 type message struct {
 	row    string // empty for no text
 	places places
@@ -28,7 +28,7 @@ type (
 	word struct{ kind, word string }
 	// quoted is a value in quotation marks.
 	quoted struct{ value any }
-	// typed is text of people and guests, which no language changes.
+	// report is a host's reason, with its codes and its cause, if any.
 	typed string
 	// report is what a host said, with its codes, and for which cause if it has one.
 	report struct {
@@ -38,7 +38,7 @@ type (
 	}
 )
 
-// write puts a message about a group of items into a language.
+// write returns the text of a message about a group of items in a language.
 func (tl *timeline) write(in i18n.Language, m message, g group) string {
 	return i18n.Fill(table[g.row(m.row)][in], func(place string) string {
 		if v, given := m.places[place]; given {
@@ -108,7 +108,7 @@ func (tl *timeline) value(in i18n.Language, v any, g group) string {
 	return fmt.Sprint(v)
 }
 
-// said is a report in a language. What is not known there is quoted, behind its cause.
+// said returns a report in a language. Text without a translation is quoted after its cause.
 func (tl *timeline) said(in i18n.Language, r report) string {
 	if in == en {
 		return r.text

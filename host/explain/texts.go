@@ -10,11 +10,11 @@ const (
 	zh = i18n.Chinese
 )
 
-// table has the sentences and their parts. A row that ends with .one is of one item, with
-// .job of the job; without that it is of several items, or of whatever there is.
+// table has the sentences and their parts. A row that ends with .one is for one item, with .job for the job; other rows
+// are for several items, or for any number.
 //
-// What stands in a place {name} is a value of the message, a value of the group (items,
-// instant, first, last, most, span, took), or the row of that name.
+// A place {name} takes a value of the message, a value of the group (items, instant, first, last, most, span, took), or
+// the row of that name.
 var table = withOperations(i18n.Table{
 	// Parts that begin a sentence, or name items in one.
 	"due.job":               {en: "The job was due at {instant}", zh: "作业应于 {instant} 执行"},

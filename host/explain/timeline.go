@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// timeline is what hosts reported of a job and of themselves, in the order of time.
+// timeline is what hosts reported about a job and about themselves, in the order of time.
 type timeline struct {
 	job      string
 	now      time.Time
@@ -45,14 +45,13 @@ type timeline struct {
 type member struct {
 	id    string
 	spans []span
-	// shares are the events that said which items it has.
+	// shares are the events that list its items.
 	shares []*event.Event
 }
 
 // span is a time in which a host had the job.
 type span struct {
-	// begin is the first sign of it; known says that the host came with it, and had
-	// not been there before.
+	// begin is its first sign; known says that the host came to the job with it, and was not there before.
 	begin *event.Event
 	known bool
 	// end is what ended it; nil while it goes on.
@@ -88,7 +87,7 @@ func newTimeline(job string, f Facts) *timeline {
 	return tl
 }
 
-// take notes what an event says of who has the job.
+// take records what an event says about which host has the job.
 func (tl *timeline) take(e *event.Event) {
 	switch e.Kind {
 	case event.Session:
@@ -142,7 +141,7 @@ func (tl *timeline) take(e *event.Event) {
 	}
 }
 
-// close ends what the instances of a process or a term have.
+// close ends the spans of the instances of a process or a term.
 func (tl *timeline) close(e *event.Event, host string) {
 	for _, m := range tl.order {
 		if isOf(m.id, host) {
@@ -157,14 +156,12 @@ func (m *member) close(e *event.Event) {
 	}
 }
 
-// isOf reports whether an instance belongs to a term or a process: its id goes on
-// where theirs ends.
+// isOf reports whether an instance belongs to a term or a process, whose id is the beginning of the instance's id.
 func isOf(id, of string) bool {
 	return of != "" && (id == of || strings.HasPrefix(id, of+"-"))
 }
 
-// spanAt is the time in which the host had the job at some time; nil if it had not, as
-// far as the events show.
+// spanAt returns the span in which the host had the job at a time; nil if it did not, as far as the events show.
 func (m *member) spanAt(t time.Time) *span {
 	for i := range m.spans {
 		s := &m.spans[i]
@@ -175,7 +172,7 @@ func (m *member) spanAt(t time.Time) *span {
 	return nil
 }
 
-// shareAt is the event that says what the host had at some time.
+// shareAt returns the event that lists the host's items at a time.
 func (m *member) shareAt(t time.Time) *event.Event {
 	var found *event.Event
 	for _, e := range m.shares {
@@ -186,8 +183,8 @@ func (m *member) shareAt(t time.Time) *event.Event {
 	return found
 }
 
-// ownerAt is the host that had an item at some time, and the event that says so. A
-// host that had gone by then without a word still counts if no other got the item.
+// ownerAt returns the host that had an item at a time, and the event that shows it. A host that was gone by then without
+// a report still counts if no other host got the item.
 func (tl *timeline) ownerAt(item int, t time.Time) (*member, *event.Event) {
 	var owner *member
 	var since *event.Event
@@ -214,8 +211,7 @@ func (m *member) leftBefore(e *event.Event, t time.Time) bool {
 	return false
 }
 
-// settingsAt are the settings in force at some time, and the event that says so, nil if
-// they are those of now.
+// settingsAt returns the settings in force at a time, and the event that shows them, nil if they are the present ones.
 func (tl *timeline) settingsAt(t time.Time) (*event.Settings, *event.Event) {
 	var found *event.Event
 	for _, e := range tl.events {
@@ -229,8 +225,7 @@ func (tl *timeline) settingsAt(t time.Time) (*event.Settings, *event.Event) {
 	return tl.current, nil
 }
 
-// configuredOn is the event that says by what settings a host went at some time; nil if
-// none does.
+// configuredOn returns the event with the settings that a host used at a time; nil without one.
 func (tl *timeline) configuredOn(id string, t time.Time) (in *event.Event) {
 	for _, e := range tl.byHost[id] {
 		if e.Kind == event.JobConfigured && e.Settings != nil && !e.Time.After(t) {
@@ -240,8 +235,7 @@ func (tl *timeline) configuredOn(id string, t time.Time) (in *event.Event) {
 	return in
 }
 
-// find are the events of a kind, and of no job, of the term or process that an instance
-// belongs to, from one time to another.
+// find returns the events of a kind, without a job, of the term or process of an instance, from one time to another.
 func (tl *timeline) find(kind event.Kind, id string, from, to time.Time) []*event.Event {
 	return within(tl.common, from, to, func(e *event.Event) bool { return e.Kind == kind && isOf(id, e.Host) })
 }

@@ -25,15 +25,15 @@ type clause struct {
 	changes []*history.Change
 }
 
-// shows is the clause of what an event shows. Its time, host, reason and outcome are in
-// the places at, host, reason and outcome.
+// shows returns the clause for an event. Its time, host, reason and outcome are in the places at, host, reason and
+// outcome.
 func (tl *timeline) shows(kind Kind, row string, e *event.Event, more places) clause {
 	in := places{"at": e.Time, "host": tl.name(e.Host), "reason": reasonOf(e), "outcome": outcome(e)}
 	maps.Copy(in, more)
 	return clause{kind: kind, time: e.Time, message: message{row, in}, events: []*event.Event{e}}
 }
 
-// reasonOf is what stands in a sentence for an event's reason.
+// reasonOf returns the value of a sentence for an event's reason.
 func reasonOf(e *event.Event) any {
 	if text := reasonText(e); text != "" {
 		return report{text, e.Because, e.Cause}
@@ -56,14 +56,14 @@ func outcome(e *event.Event) any {
 	return message{"outcome-said", places{"outcome": o, "reason": reasonOf(e)}}
 }
 
-// group are items of which the same is to be said.
+// group are items with the same story.
 type group struct {
 	items       tree.Items
 	first, last time.Time
 	least, most time.Duration
 }
 
-// row is the key of the text that is for so many items.
+// row returns the key of the text for this number of items.
 func (g group) row(key string) string {
 	if len(g.items) > 1 {
 		return key
@@ -98,12 +98,10 @@ func (tl *timeline) name(id string) string {
 	return fmt.Sprintf("%s (%s)", server, strings.TrimPrefix(id[len(server):], "@-@"))
 }
 
-// common are the kinds of sentences that are said once, however many items they matter
-// for.
+// common are the kinds of sentences that appear once, for however many items they matter.
 var common = []Kind{KindHost, KindJob, KindShare, KindChange}
 
-// compose puts the stories of items together that are alike, and makes sentences of them:
-// the worst first.
+// compose groups the stories that are alike, and makes sentences of them, the worst first.
 func (tl *timeline) compose(stories []story) []Sentence {
 	type set struct {
 		stories []story
@@ -141,7 +139,7 @@ func (tl *timeline) compose(stories []story) []Sentence {
 	return out
 }
 
-// written is a sentence, and what it is in English: by that it is known in any language.
+// written is a sentence, and its English text, by which it is identified in any language.
 type written struct {
 	Sentence
 	english string

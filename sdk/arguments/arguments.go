@@ -1,5 +1,5 @@
-// Package arguments reads the arguments that a run is given: those that the job's definition declares, as the fields of
-// a struct. The host has checked them before the run, and has filled in defaults.
+// Package arguments reads the arguments of a run, which the job's definition declares, into the fields of a struct. The
+// host has checked them before the run, and has filled in defaults.
 //
 //	type args struct {
 //		Day   arguments.Date `json:"day"`
@@ -24,13 +24,13 @@ import (
 	"github.com/wasmjob/wasmjob/sdk"
 )
 
-// Of returns the run's arguments as a T, which is a struct. Its fields have the names of the arguments, by their json tags.
-// The error says what does not fit: an argument that the struct has no field for, a field that the job has no argument for
-// (unless its tag has omitempty or omitzero), a value of another type, or that the job declares no arguments. The functions of
-// the package may be called by several goroutines.
+// Of returns the run's arguments as a T, which must be a struct. The json tags of its fields are the names of the
+// arguments. The error says what does not fit: an argument without a field, a field without an argument (unless its tag
+// has omitempty or omitzero), a value of another type, or that the job declares no arguments. All functions of the
+// package are safe for concurrent use.
 func Of[T any](sc sdk.ShardingContext) (T, error) { return Parse[T](sc.JobParameter) }
 
-// Parse is [Of] for the job parameter itself: a JSON object.
+// Parse is [Of] for a given job parameter, a JSON object.
 func Parse[T any](parameter string) (T, error) {
 	var out, none T
 	t := reflect.TypeFor[T]()

@@ -1,12 +1,9 @@
-// Package dataflow makes a module a DATAFLOW job: importing it adds the
-// exports job_fetch and job_process, which the host calls in turns, until a
-// fetch finds nothing more.
+// Package dataflow makes a module a DATAFLOW job: importing it adds the exports job_fetch and job_process, which the host
+// calls alternately until a fetch finds nothing.
 //
-// The records of a batch stay in the guest's memory between the two. An
-// offset that Fetch or Process sets becomes durable only when Process has
-// ended well: after a failure or a crash the same batch is fetched again. So
-// Fetch should read the position with sdk.Offset each time rather than
-// remember it.
+// The records of a batch stay in the guest's memory between the two calls. An offset that Fetch or Process sets becomes
+// durable only when Process has ended with success: after a failure or a crash Fetch gets the same batch again. So Fetch
+// should read the position with sdk.Offset each time, and not remember it.
 package dataflow
 
 import (
@@ -17,10 +14,9 @@ import (
 	"github.com/wasmjob/wasmjob/sdk"
 )
 
-// Fetch loads the next records of an item; none means that there are no more
-// for now and ends the loop. An offset set by a fetch that found none is kept
-// too. sc.FetchDataCount is how many records the job's configuration wishes
-// for, 0 = as many as Fetch likes.
+// Fetch loads the next records of an item; none means that there are no more for now, and ends the loop. An offset that
+// Fetch sets then is kept too. sc.FetchDataCount is how many records the job's configuration asks for; 0 leaves that to
+// Fetch.
 type Fetch[T any] func(ctx context.Context, sc sdk.ShardingContext) ([]T, error)
 
 // Process works on the records that Fetch has loaded.

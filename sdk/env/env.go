@@ -11,24 +11,22 @@ import (
 	"github.com/wasmjob/wasmjob/sdk/internal/handle"
 )
 
-// Get returns an environment variable that is granted to the job. The error is
-// ErrNotFound if there is none with the name, or ErrDenied if the job has none at all.
-// os.Getenv finds the same.
+// Get returns an environment variable that is granted to the job. The error is ErrNotFound without one of this name, or
+// ErrDenied if no variables are granted. The variables are also in os.Getenv.
 func Get(name string) (string, error) {
 	return read("variable", name, func(buf []byte) int32 { return border.EnvGet(name, buf) })
 }
 
-// Secret returns a secret that is granted to the job as readable; the others are of use
-// in headers of requests only (see package sdk/http). It is what it was when the fire
-// began. The error is ErrDenied if it is not granted or not readable, and ErrUnavailable
-// if the host cannot read it now. The host removes secrets from what the guest logs, but not from what it sends elsewhere.
+// Secret returns a secret that is granted to the job as readable; other secrets can only be put into headers of requests
+// (see package sdk/http). It returns the value at the begin of the fire. The error is ErrDenied if the secret is not
+// granted or not readable, and ErrUnavailable if the host cannot read it now. The host removes secrets from the guest's
+// log, but not from what the guest sends elsewhere.
 func Secret(name string) (string, error) {
 	return read("secret", name, func(buf []byte) int32 { return border.EnvSecret(name, buf) })
 }
 
-// Config returns the job's configuration, which is the operator's and of any form; nil
-// if there is none. It is the same as sdk.ShardingContext.PluginConfig, and is there in
-// init functions, too.
+// Config returns the operator's configuration for the job, in any format; nil without one. It is the same as
+// sdk.ShardingContext.PluginConfig, and also works in init functions.
 func Config() []byte {
 	config, _ := border.Whole(256, func(buf []byte) int32 { return border.CtxStr(abi.CtxPluginConfig, buf) })
 	if len(config) == 0 {

@@ -36,11 +36,10 @@ import (
 // MaxRedirects is how many redirects are followed.
 const MaxRedirects = 10
 
-// Header has names in the form of Content-Type, and the values of each, as in net/http.
+// Header maps canonical names, such as Content-Type, to their values, as in net/http.
 type Header map[string][]string
 
-// Get returns the first value of a header, in whatever case its name is; "" if there
-// is none.
+// Get returns the first value of a header, regardless of the case of its name; "" without one.
 func (h Header) Get(name string) string {
 	if values := h[canonical(name)]; len(values) > 0 {
 		return values[0]
@@ -72,32 +71,31 @@ func canonical(name string) string {
 	return string(b)
 }
 
-// Request is what is to be sent.
+// Request is a request to send.
 type Request struct {
 	// Method is GET if it is empty.
 	Method string
 	// URL is absolute: http or https.
 	URL    string
 	Header Header
-	// Body is sent while it is read, beside the response; nil is none. It may still be
-	// read when Do has returned, until the response's body is closed or at its end. It
-	// is not closed. Its length is sent before if it has a method Len() int (bytes.Reader,
-	// strings.Reader) or Header has Content-Length, else it goes out in chunks.
+	// Body is sent while it is read, concurrently with the response; nil sends none. Body may still be read after Do has
+	// returned, until the response's body is closed or at its end. It is not closed. If it has a method Len() int
+	// (bytes.Reader, strings.Reader), or Header has Content-Length, the length is sent first; otherwise the body is sent
+	// in chunks.
 	Body io.Reader
-	// FollowRedirects follows up to MaxRedirects redirects, each of which has to be
-	// granted. As in net/http 301, 302 and 303 become GET; after 307 and 308 a body is
-	// sent again if it is an io.Seeker, else the response is returned as it is. Headers
-	// with secrets (Authorization, Cookie, {{secret:NAME}}) do not go to another host.
+	// FollowRedirects follows up to MaxRedirects redirects, each of which must be granted. As in net/http, 301, 302 and
+	// 303 become GET; for 307 and 308 the body is sent again if it is an io.Seeker, otherwise the redirect itself is
+	// returned. Headers with secrets (Authorization, Cookie, {{secret:NAME}}) are not sent to another host.
 	FollowRedirects bool
 }
 
-// Response is an answer.
+// Response is the response to a request.
 type Response struct {
 	Status int // 200, …
 	Header Header
-	// Body is never nil. It has to be closed, or read to its end.
+	// Body is never nil. The caller must close it, or read it to its end.
 	Body io.ReadCloser
-	// URL is where the answer comes from, after redirects.
+	// URL is the URL of the response, after redirects.
 	URL string
 }
 
@@ -111,9 +109,8 @@ func Post(ctx context.Context, url, contentType string, body io.Reader) (*Respon
 	return Do(ctx, Request{Method: "POST", URL: url, Header: Header{"Content-Type": {contentType}}, Body: body, FollowRedirects: true})
 }
 
-// Do sends a request and returns when the head of the response has come, whatever its
-// status. When ctx is done, so is the request and the reading of the body: the error
-// is the context's.
+// Do sends a request, and returns when the head of the response has arrived, whatever its status. When ctx is done, the
+// request and the reading of the body end with the context's error.
 func Do(ctx context.Context, req Request) (*Response, error) {
 	r := request{ctx: ctx, Request: req}
 	if r.Method == "" {

@@ -76,8 +76,8 @@ func (l *link) open(servers []string, event zk.EventCallback) error {
 	return nil
 }
 
-// present returns which connection has the session, 0 if none, the newest one,
-// nil if there was none, and a channel that is closed when the first changes.
+// present returns the number of the connection that has the session (0 if none has), the newest connection (nil if there was none), and a
+// channel that is closed when that number changes.
 func (l *link) present() (up uint64, newest *wire, moved <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

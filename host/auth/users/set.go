@@ -12,7 +12,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/auth/password"
 )
 
-// User is somebody who signs in.
+// User is a person who signs in.
 type User struct {
 	Name     string
 	Bindings []auth.Binding
@@ -52,7 +52,7 @@ type Provider struct {
 	Groups                 map[string][]auth.Binding
 }
 
-// Set is what a file says. It is not changed afterwards.
+// Set has the users, tokens and provider of a users file. It is immutable.
 type Set struct {
 	users  map[string]User
 	tokens map[string]Token // by id
@@ -113,7 +113,7 @@ func (s *Set) Passwords() bool {
 // Provider is the OpenID Connect provider; nil: there is none.
 func (s *Set) Provider() *Provider { return s.provider }
 
-// Subject finds the user for whom a certificate's subject stands.
+// Subject finds the user of a certificate's subject.
 func (s *Set) Subject(subject string) (User, bool) {
 	name, ok := s.subjects[subject]
 	if !ok {

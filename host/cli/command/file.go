@@ -6,14 +6,14 @@ import (
 	"os"
 )
 
-// What files of small things have at most, in bytes.
+// The largest files of small inputs, in bytes.
 const (
 	MostSecret = 64 << 10 // a password or a key
 	MostValue  = 1 << 20  // what a job is given
 )
 
-// ReadFile reads a file that was named on the command line, of at most so many bytes. It may be a pipe: a shell gives one for
-// the output of a command. Of a device without an end no more is read.
+// ReadFile reads a file that the command line names, of at most most bytes. The file may be a pipe, such as a shell makes
+// for the output of a command. It reads no more than that from an endless device.
 func ReadFile(name string, most int64) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {

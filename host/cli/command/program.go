@@ -1,9 +1,7 @@
-// Package command is what commands have in common: what they may touch of the process,
-// mistakes on the command line, the flags that name a host or a registry, and the forms
-// in which something is shown.
+// Package command has what commands share: their access to the process, errors on the command line, the flags that name a
+// host or a registry, and the forms of output.
 //
-// The rooms of commands import it; host/node/program puts their commands together. Nothing of
-// it is used by two goroutines.
+// The packages of commands import it; host/node/program assembles the commands. It is not safe for concurrent use.
 package command
 
 import (
@@ -35,13 +33,13 @@ const (
 	ConfigFlag = "config"
 )
 
-// Program is one run of the command line: what it may touch of the process.
+// Program is one run of the command line, with its access to the process.
 type Program struct {
 	In             io.Reader // nil: none
 	Out, Err       io.Writer
 	OutTTY, ErrTTY bool
-	// Raw is stdout for bytes that must arrive as they are, [Program.Bytes] writes to; Seal is that of Out and
-	// Err. Protect sets both.
+	// Raw is stdout for bytes that must arrive unchanged; [Program.Bytes] uses it. Seal is the seal of Out and Err.
+	// Protect sets both.
 	Raw  io.Writer
 	Seal terminal.Seal
 	// Width returns the columns of the terminal on stdout, 0 if unknown. It may be nil.
@@ -49,17 +47,17 @@ type Program struct {
 	// Height returns the lines of the terminal on stdout, 0 if unknown. It may be nil.
 	Height  func() int
 	Environ []string
-	// Notify begins to deliver SIGINT and SIGTERM; the func ends it.
+	// Notify begins to deliver SIGINT and SIGTERM; the returned function ends that.
 	Notify func() (<-chan os.Signal, func())
-	// RegistryFlags adds the flags that name a registry, OpenNamespace connects to the one
-	// that they name, or the environment, or a configuration file. writes: to change something there.
+	// RegistryFlags adds the flags that name a registry. OpenNamespace connects to the registry that the flags, the
+	// environment or a configuration file name; writes says that the command changes something there.
 	RegistryFlags func(*pflag.FlagSet)
 	OpenNamespace func(ctx context.Context, flags *pflag.FlagSet, writes bool) (*Opened, error)
-	// Former says that the command was called by a name that it had before: lists are printed as they were then.
+	// Former says that the command was called by a former name: lists are then printed in their former form.
 	Former bool
 }
 
-// Opened is a namespace in the registry itself, for a command.
+// Opened is an open namespace of the registry, for a command.
 type Opened struct {
 	Namespace string
 	Backend   string // as people know it
@@ -70,13 +68,13 @@ type Opened struct {
 // Close ends the session.
 func (o *Opened) Close() error { return o.Center.Close() }
 
-// Heading says which registry is shown.
+// Heading returns the line that says which registry is shown.
 func (o *Opened) Heading(s terminal.Style) string {
 	return s.Fact("registry", o.Backend+", namespace "+o.Namespace)
 }
 
-// Protect has Out and Err show no text of strangers as orders to a terminal, whoever writes to them. The func writes
-// what is held of them.
+// Protect makes Out and Err escape terminal commands in foreign text, whoever writes it. The returned function writes
+// what they still hold.
 func (p *Program) Protect() (flush func() error) {
 	p.Seal = terminal.NewSeal()
 	out, errs := terminal.NewTerminal(p.Out, p.Seal), terminal.NewTerminal(p.Err, p.Seal)
@@ -84,7 +82,7 @@ func (p *Program) Protect() (flush func() error) {
 	return func() error { return errors.Join(out.Flush(), errs.Flush()) }
 }
 
-// Bytes is where bytes go that a pipe or a file gets as they are: stdout, unless it is a terminal.
+// Bytes returns the writer for bytes that a pipe or a file gets unchanged: stdout, unless it is a terminal.
 func (p *Program) Bytes() io.Writer {
 	if p.OutTTY || p.Raw == nil {
 		return p.Out
@@ -107,12 +105,12 @@ func Lookup(environ []string, name string) string {
 	return value
 }
 
-// Colour reports whether a stream takes colours.
+// Colour reports whether a stream gets colours.
 func (p *Program) Colour(tty bool) bool {
 	return tty && p.Getenv("NO_COLOR") == "" && p.Getenv("TERM") != "dumb"
 }
 
-// Tables is how tables look on stdout.
+// Tables returns the style of tables on stdout.
 func (p *Program) Tables() terminal.Style {
 	s := terminal.Style{Colour: p.Colour(p.OutTTY), Seal: p.Seal}
 	if p.OutTTY && p.Width != nil {
@@ -124,14 +122,14 @@ func (p *Program) Tables() terminal.Style {
 	return s
 }
 
-// PrintJSON writes a value; a list is one as [Program.Print] writes it.
+// PrintJSON writes a value as JSON; it writes a list as [Program.Print] does.
 func (p *Program) PrintJSON(v any) error {
 	e := json.NewEncoder(p.Out)
 	e.SetIndent("", "  ")
 	return e.Encode(p.listed(v))
 }
 
-// Done reports what was done, unless there is an error.
+// Done prints what was done, unless there is an error.
 func (p *Program) Done(err error, what string) error {
 	if err == nil {
 		_, err = fmt.Fprintln(p.Out, what)
@@ -151,18 +149,19 @@ func Usage(err error) error { return UsageError{err} }
 // Usagef makes one.
 func Usagef(format string, args ...any) error { return UsageError{fmt.Errorf(format, args...)} }
 
-// Said is a failure that has been shown in full.
+// Said is an error whose text has been shown in full.
 type Said struct{}
 
 func (Said) Error() string { return "failed" }
 
-// Exit is a result that has been shown in full, by its exit code.
+// Exit is an exit code whose reason has been shown in full.
 type Exit int
 
 func (e Exit) Error() string { return "exit code " + strconv.Itoa(int(e)) }
 
-// The exit codes of commands that answer a question, or wait for an end. 0 is yes, and all is well; 1 is any other
-// failure, 2 a mistake on the command line. A host that runs has 3 for itself: no guest of a lost session goes on there.
+// The exit codes of commands that answer a question, or wait for an end. 0 is yes or success, 1 is any other failure, 2
+// is an error on the command line. A running host uses 3 for itself: the process ends so that no guest of a lost session
+// continues.
 const (
 	ExitNo      Exit = 3 // the answer is no
 	ExitRunning Exit = 4 // what was to end goes on
@@ -171,7 +170,7 @@ const (
 	ExitUnknown Exit = 7 // the answer is not known
 )
 
-// Exactly demands so many arguments; names are for the message.
+// Exactly requires as many arguments as names; the names are for the message.
 func Exactly(names ...string) cobra.PositionalArgs {
 	return func(_ *cobra.Command, args []string) error {
 		switch {
@@ -214,8 +213,7 @@ func (d *duration) Set(text string) error {
 	return err
 }
 
-// WhoAsks names the user and the machine, for the record; empty if neither is
-// known.
+// WhoAsks returns the user and the machine, for the audit; empty if both are unknown.
 func WhoAsks() string {
 	name := ""
 	if u, err := user.Current(); err == nil {

@@ -13,14 +13,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// connection marks the flags that say where the cluster is. Most commands have them, so that one page describes them
-// and the help of a command only names them.
+// connection marks the flags that name the cluster. Most commands have them, so that one page describes them, and the
+// help of a command only lists their names.
 const connection = "wasmjob connection"
 
 // usageWidth is the widest line of a help, in columns.
 const usageWidth = 100
 
-// Connects marks flags as those that say where the cluster is.
+// Connects marks flags as those that name the cluster.
 func Connects(flags *pflag.FlagSet, names ...string) {
 	for _, name := range names {
 		_ = flags.SetAnnotation(name, connection, []string{""}) // the caller has added it
@@ -33,7 +33,7 @@ type Section struct {
 	Commands []*cobra.Command
 }
 
-// AddSections adds commands to one that has others.
+// AddSections adds commands to a group.
 func AddSections(cmd *cobra.Command, sections ...Section) {
 	for _, s := range sections {
 		cmd.AddGroup(&cobra.Group{ID: s.Title, Title: s.Title})
@@ -44,8 +44,8 @@ func AddSections(cmd *cobra.Command, sections ...Section) {
 	}
 }
 
-// WriteUsage writes what follows the description of a command in its help. That of the program itself is only its
-// commands: it is to fit a screen.
+// WriteUsage writes the part of a command's help after its description. For the program itself that is only the list of
+// commands, so that it fits a screen.
 func WriteUsage(cmd *cobra.Command) error {
 	var b strings.Builder
 	if cmd.HasParent() {
@@ -76,7 +76,7 @@ func WriteUsage(cmd *cobra.Command) error {
 	return err
 }
 
-// writeCommands lists the commands below one, under their titles.
+// writeCommands lists the subcommands, under their titles.
 func writeCommands(b *strings.Builder, cmd *cobra.Command) {
 	list := func(title, id string) {
 		heading := title + ":\n"
@@ -98,7 +98,7 @@ func writeCommands(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// writeFlags describes the flags of a command, and names those that say where the cluster is.
+// writeFlags describes the flags of a command, and lists the names of those that name the cluster.
 func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	if !cmd.HasParent() {
 		return
@@ -126,8 +126,8 @@ func writeFlags(b *strings.Builder, cmd *cobra.Command) {
 	}
 }
 
-// FlagUsages describes flags, in lines that are not too long. A default stands there as it is typed, and none if it is
-// that nothing is said.
+// FlagUsages describes flags, in lines of limited width. It shows a default as the user would type it, and leaves out an
+// empty one.
 func FlagUsages(flags *pflag.FlagSet) string {
 	shown := pflag.NewFlagSet("", pflag.ContinueOnError)
 	flags.VisitAll(func(f *pflag.Flag) {
@@ -170,9 +170,9 @@ type named struct {
 	names []string
 }
 
-// Meant is the path of the command below cmd that a word may mean, which names none; empty if none is like it. A word is
-// looked for among the names, the aliases and the other words of the commands and of those one level below, and
-// among former, names with their paths.
+// Meant returns the path of the command below cmd that an unknown word probably means; empty without a similar one. It
+// searches the names, the aliases and the suggestion words of the commands and of their subcommands, and former, which
+// maps former names to paths.
 func Meant(cmd *cobra.Command, word string, former map[string]string) string {
 	paths := maps.Clone(former)
 	if paths == nil {

@@ -11,19 +11,18 @@ import (
 	"github.com/fsnotify/fsnotify"
 )
 
-// debounce is how long a watched module must be left alone before it is run
-// again.
+// debounce is how long a watched module must not change before it runs again.
 const debounce = 200 * time.Millisecond
 
-// Watch runs the plan now and whenever the module's file has changed, until Stop
-// or ctx. It returns what the last run returned.
+// Watch runs the plan now and whenever the module's file has changed, until Stop is closed or ctx is done. It returns the
+// result of the last run.
 func (r *Run) Watch(ctx context.Context) error {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return fmt.Errorf("--watch: %w", err)
 	}
 	defer func() { _ = watcher.Close() }() // it was only read from
-	// The directory, for editors and compilers put a new file in place.
+	// Watch the directory, because editors and compilers replace the file.
 	if err := watcher.Add(filepath.Dir(r.File)); err != nil {
 		return fmt.Errorf("--watch: %w", err)
 	}
@@ -46,8 +45,8 @@ func (r *Run) Watch(ctx context.Context) error {
 	}
 }
 
-// awaitChange waits until the file has another content than last, and has been
-// left alone for a moment. It reports false if it is time to end.
+// awaitChange waits until the file has another content than last, and has not changed for debounce. It returns false if
+// it should end.
 func awaitChange(ctx context.Context, stop <-chan struct{}, w *fsnotify.Watcher, file string, last [sha256.Size]byte) bool {
 	quiet := time.NewTimer(0) // it may have changed since it was read
 	defer quiet.Stop()

@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// rolesCell is what somebody may do.
+// rolesCell returns the roles of a user or token.
 func rolesCell(bindings []auth.Binding) terminal.Cell {
 	texts := make([]string, len(bindings))
 	for i, b := range bindings {

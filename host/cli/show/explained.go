@@ -10,11 +10,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// good are the verdicts that need no operator.
+// good are the verdicts that need no action of an operator.
 var good = map[explain.Verdict]bool{explain.Ran: true, explain.Running: true, explain.NotYetDue: true, explain.NeverDue: true, explain.Coalesced: true}
 
-// Explained is the answer for people: the verdict, in which zone all times are, and what became of each item with what
-// led to it below.
+// Explained returns the answer for people: the verdict, the time zone of all times, and what happened to each item with
+// its causes below.
 func Explained(s terminal.Style, a explain.Answer) string {
 	var b strings.Builder
 	colour := terminal.Yellow

@@ -13,8 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Here is what status shows of one job besides its instances: what only the host knows
-// that was asked. It is empty if there is nothing to say.
+// Here returns the part of status for one job that only the host that was asked knows; it is empty without such facts.
 func Here(s terminal.Style, j *engine.JobStatus) string {
 	var b strings.Builder
 	if len(j.Granted) > 0 {

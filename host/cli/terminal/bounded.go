@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	// lineBurst is how many bytes of lines of one kind may come at once: one for each of 10,000
-	// jobs. lineRate is how many come back in a second: 170 MB a day.
+	// lineBurst is how many bytes of lines of one kind may be written at once: a line for each of 10,000 jobs. lineRate
+	// is how many bytes are refilled per second: 170 MB a day.
 	lineBurst, lineRate = 4 << 20, 2 << 10
-	// maxKinds bounds the kinds that are told apart, kindBytes what tells them apart.
+	// maxKinds is how many kinds are distinguished, by their first kindBytes bytes.
 	maxKinds, kindBytes = 1000, 40
 	// fieldOutcome is a field of lines about what ran.
 	fieldOutcome = "outcome"
 	fieldLeftOut = "leftOut"
 )
 
-// Bounded is the logger with a bound for what others can cause: lines of one kind, which are those
-// of a level whose messages begin alike, share a bucket of bytes. What does not fit is left out, and
-// the next line of the kind has how many were (leftOut). Lines with an outcome are not counted:
-// those of items and listeners that failed, for which each job has a quota of its own, and of fires.
+// Bounded returns a logger with a limit for lines that others can cause. Lines of one kind, which have the same level and
+// the same beginning of the message, share a bucket of bytes. Lines that do not fit are dropped; the next line of the
+// kind has their number (leftOut). Lines with an outcome do not count: those of failed items and listeners, for which
+// each job has its own quota, and those of fires.
 func Bounded(log *zap.Logger) *zap.Logger {
 	b := &lineBuckets{kinds: make(map[lineKind]*lineBucket)}
 	return log.WithOptions(zap.WrapCore(func(c zapcore.Core) zapcore.Core { return boundedCore{Core: c, buckets: b} }))
@@ -107,8 +107,8 @@ func kindOf(e zapcore.Entry) lineKind {
 	return lineKind{e.Level, begin}
 }
 
-// take takes a line out of its bucket, if there is anything in it. left is how many were left
-// out since the last one that was taken.
+// take removes a line's bytes from its bucket, if it has any. left is the number of lines that were dropped since the
+// last accepted one.
 func (l *lineBuckets) take(e zapcore.Entry, size int) (ok bool, left int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package terminal writes lines and tables for people: in columns and colours on a
-// terminal, as plain lines or JSON in a file. It knows how a line looks, and not what
-// is in it.
+// Package terminal writes lines and tables for people: in columns and colours on a terminal, as plain lines or JSON in a
+// file. It knows the layout of a line, not its content.
 package terminal
 
 import (
@@ -22,16 +21,15 @@ import (
 
 // Style is how lines for one stream look.
 type Style struct {
-	// columns: for eyes, in aligned columns with the time of day. Otherwise
-	// for files: the full time, then key=value.
+	// columns: aligned columns with the time of day, for a terminal. Otherwise the full time, then key=value, for files.
 	Columns bool
 	Colour  bool
 	// Width is how wide tables may be; 0 is no limit.
 	Width int
 	// Height is how many lines a screen has; 0 is no limit. See Screen.
 	Height int
-	// Seal is that of the stream's [Terminal]. Without one colours are written as terminals obey them, and a
-	// Terminal shows them as somebody's.
+	// Seal is the seal of the stream's [Terminal]. Without a seal colours are plain escape sequences, which a Terminal
+	// escapes like foreign text.
 	Seal Seal
 }
 
@@ -153,8 +151,7 @@ func valueText(v any) string {
 	return fmt.Sprint(v)
 }
 
-// pairs writes key=value, both quoted where they would be misread: a guest
-// chooses its keys, too.
+// pairs writes key=value, both quoted where they could be misread, because a guest also chooses its keys.
 func (s Style) pairs(list []attribute) string {
 	var b strings.Builder
 	for i, a := range list {

@@ -10,7 +10,7 @@ import (
 // table aligns columns. A cell is text and its colour.
 type table struct {
 	style Style
-	// Spare are the heads of columns that are left out where there is no room.
+	// Spare are the heads of columns that are left out if the table is too wide.
 	Spare []string
 	// Optional are the heads of columns that are left out if all their cells are empty. None is the last.
 	Optional []string
@@ -41,12 +41,11 @@ func (t *table) Add(cells ...Cell) { t.rows = append(t.rows, cells) }
 // Empty reports whether there are only heads.
 func (t *table) Empty() bool { return len(t.rows) <= 1 }
 
-// leastLast is how wide the last column stays when it is cut, leastWidth any.
+// leastLast is the least width of the last column when it is cut, leastWidth that of any column.
 const leastLast, leastWidth = 10, 8
 
-// fit says how wide each column may be, 0 for none, so that a row fits the
-// terminal: first columns are left out that can be spared, then the last one
-// gives way, which is prose, then the widest.
+// fit returns the largest width of each column, 0 for no limit, so that a row fits the terminal. It first leaves out
+// spare columns, then narrows the last column, which is prose, then the widest.
 func (t *table) fit(widths []int) {
 	over := func() int {
 		total := -2
@@ -78,7 +77,7 @@ func (t *table) fit(widths []int) {
 	}
 }
 
-// line is the text in one line: who can break lines in a cell could make up rows.
+// line returns the text on one line, because a line break in a cell could imitate a row.
 func (c Cell) line() string {
 	return strings.ReplaceAll(strings.ReplaceAll(words.Printable(c.Text), "\n", `\n`), "\t", `\t`)
 }
@@ -129,8 +128,8 @@ func (s Style) FactCell(what string, c Cell) string {
 	return s.Paint(Grey, Pad(what, 9)) + "  " + s.Paint(c.Colour, s.printable(c.Text)) + "\n"
 }
 
-// printable is text without what a terminal might take for something else, but for the orders of the
-// style: text that is painted stays so. No other text can contain these orders, for they have the seal.
+// printable escapes text that a terminal might interpret, except for the style's own commands. No other text can contain
+// these, because they have the seal.
 func (s Style) printable(text string) string {
 	if s.Seal.mark == "" {
 		return words.Printable(text)
@@ -149,8 +148,8 @@ func (s Style) printable(text string) string {
 	}
 }
 
-// Screen is text on an empty screen: no more lines than it has, with how many are left out, and none that is
-// wider.
+// Screen returns text on an empty screen: at most its number of lines, with the number of lines that were left out, and
+// none wider than the screen.
 func (s Style) Screen(text string) string {
 	lines := strings.Split(strings.TrimSuffix(text, "\n"), "\n")
 	if most := s.Height - 1; most > 0 && len(lines) > most { // behind the last one stands the cursor
@@ -165,7 +164,7 @@ func (s Style) Screen(text string) string {
 	return s.Top() + strings.Join(lines, "\n") + "\n"
 }
 
-// Cut shortens text to what is left of a line that has so many columns already.
+// Cut shortens text to the rest of a line that already has used columns.
 func (s Style) Cut(text string, used int) string {
 	if s.Width <= used+leastLast {
 		return text

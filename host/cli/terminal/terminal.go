@@ -10,9 +10,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Seal distinguishes the orders to a terminal that this program gives, such as colours, from those that stand in
-// somebody's text. Styles put it into each order, and a [Terminal] of the same seal carries out those orders and no
-// others. Nobody else knows it: it is random, and leaves the program nowhere.
+// Seal distinguishes terminal commands of this program, such as colours, from those in foreign text. Styles put the seal
+// into each command; a [Terminal] with the same seal executes these commands and no others. A seal is random and never
+// leaves the program, so that others cannot know it.
 type Seal struct{ mark string }
 
 // NewSeal makes a seal.
@@ -20,16 +20,16 @@ func NewSeal() Seal { return Seal{rand.Text()} }
 
 const escape = '\x1b'
 
-// order writes an order, which is what follows ESC [ in it.
+// order returns a terminal command; text is the part after ESC [.
 func (s Seal) order(text string) string { return string(escape) + s.mark + "[" + text }
 
-// orders are all that are given: colours, the end of one, and to begin at the top of an empty screen.
+// orders are all commands that styles use: colours, the end of a colour, and clearing the screen.
 var orders = [...]string{Red + "m", Green + "m", Yellow + "m", cyan + "m", Grey + "m", Bold + "m", "0m", "H", "2J"}
 
-// Terminal is the writer to a stream of the process, a terminal or what may be shown on one later. Text passes; what
-// a terminal might obey, or show in another order than it stands there, is shown escaped, as [words.Escaped] does:
-// control characters but line breaks and tabs, characters that turn the direction of text, and what is no UTF-8. Of
-// JSON the escaped form has the same value. The orders of styles with its seal are carried out.
+// Terminal writes to a stream of the process: a terminal, or a file that may be shown on one later. It passes text on,
+// and escapes, as [words.Escaped] does, what a terminal might execute or reorder: control characters except line breaks
+// and tabs, characters that change the direction of text, and invalid UTF-8. Escaped JSON has the same value. It executes
+// commands of styles with its seal.
 //
 // A character may come in several writes: its beginning is held until the rest comes, or Flush is called. It is safe
 // for concurrent use.
@@ -54,8 +54,8 @@ func (t *Terminal) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Flush writes what was held. It does not wait for a write that goes on: a terminal that is halted must not keep the
-// process from its end.
+// Flush writes what was held. It does not wait for a write in progress: a halted terminal must not keep the process from
+// ending.
 func (t *Terminal) Flush() error {
 	if !t.mu.TryLock() {
 		return nil
@@ -84,8 +84,8 @@ func (t *Terminal) write(p []byte, last bool) error {
 	return err
 }
 
-// next writes what the text begins with, and returns how many bytes that is. It reports false if that depends on
-// what follows.
+// next writes the beginning of the text, and returns how many bytes that is. It returns false if that depends on later
+// bytes.
 func (t *Terminal) next(b *strings.Builder, text []byte, last bool) (n int, ok bool) {
 	for n < len(text) && isPlain(text[n]) {
 		n++

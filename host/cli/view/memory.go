@@ -1,7 +1,6 @@
 package view
 
-// memory keeps values of jobs, most at most: beyond that all are forgotten, should an end never
-// come.
+// memory keeps at most most values of jobs. Beyond that it forgets all, in case the ends of some never come.
 type memory[K comparable, V any] struct {
 	most int
 	jobs map[string]map[K]V
@@ -42,7 +41,7 @@ func (m *memory[K, V]) drop(job string, key K) {
 	}
 }
 
-// forget forgets a job. It does not look at the values of others.
+// forget forgets a job, without looking at the values of others.
 func (m *memory[K, V]) forget(job string) {
 	m.n -= len(m.jobs[job])
 	delete(m.jobs, job)

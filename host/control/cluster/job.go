@@ -393,8 +393,8 @@ func lastOf(parts []part, items []Item) *Last {
 	return last
 }
 
-// newer reports whether a fire that began then is newer than another one. Two scheduled ones are
-// compared by their instants, of which each host may be late in its own way.
+// newer reports whether fire f, which began at begun, is newer than last. It compares scheduled fires by their instants, because
+// hosts may begin the same instant at different times.
 func newer(f *engine.FireStatus, begun time.Time, last *Last) bool {
 	if f.Trigger == 0 && last.trigger == 0 {
 		return f.Instant.After(last.Instant)

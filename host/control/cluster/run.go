@@ -25,7 +25,7 @@ const (
 	idlePace = time.Minute
 )
 
-// answer is what became of one question to one host, or to the registry.
+// answer is the result of one question to one host, or to the registry.
 type answer struct {
 	id     string
 	delta  Delta
@@ -107,7 +107,7 @@ func (c *Cluster) Run(ctx context.Context) error {
 	}
 }
 
-// wait has somebody wait for the end of a round.
+// wait adds a caller that waits for the end of a round.
 func (a *asking) wait(ctx context.Context, w asked) {
 	if a.under && a.expiries < w.expiries {
 		a.next = append(a.next, w.done)

@@ -93,7 +93,7 @@ func (f *silenceForm) Has(r alert.Rule) bool { return slices.Contains(f.Rules, s
 const (
 	// mostAlerts bounds each list of the page.
 	mostAlerts = 200
-	// usualSilence is how long a silence is unless somebody says otherwise.
+	// usualSilence is the default duration of a silence.
 	usualSilence = "2h"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/times"
 )
 
-// explanation says in sentences what became of a fire, or of one run of it.
+// explanation explains a fire, or one run of it, in sentences.
 type explanation struct {
 	P         *page
 	Verdict   badge
@@ -61,7 +61,7 @@ func verdictClass(v explain.Verdict) string {
 	}
 }
 
-// explainView answers what became of a fire of a job.
+// explainView is the data of the page that explains a fire of a job.
 type explainView struct {
 	P       *page
 	At      string // as the form's input has it
@@ -127,7 +127,7 @@ func (c *Console) whyRun(ctx context.Context, p *page, d *service.RunDetail) exp
 	return p.explained(a)
 }
 
-// Why is the address of the page that says what became of an instant of a job.
+// Why returns the address of the page that explains an instant of a job.
 func (a *address) Why(job string, instant time.Time) string {
 	return jobPath(job, "explain") + "?" + url.Values{"at": {instant.UTC().Format(time.RFC3339Nano)}}.Encode()
 }

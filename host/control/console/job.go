@@ -167,7 +167,7 @@ func itemClass(i *engine.ItemStatus) string {
 	return "idle"
 }
 
-// itemClasses are the states of items, those first that somebody should look at.
+// itemClasses are the states of items; those that need attention come first.
 func itemClasses() []string {
 	return []string{"held", "failed", "waits", "running", "queued", "paused", "idle", "good"}
 }
@@ -178,7 +178,7 @@ func (p *page) Item(i cluster.Item) badge {
 	return badge{"item-" + class, p.T("item." + class)}
 }
 
-// byNeed are items with those first that somebody should look at, if there are many.
+// byNeed sorts items: those that need attention come first, if there are many items.
 func byNeed(items []cluster.Item) []cluster.Item {
 	if len(items) <= mostMatrix {
 		return items
@@ -404,5 +404,5 @@ func (v *itemView) ask(ctx context.Context, c *Console) {
 	}
 }
 
-// LastBad reports whether an outcome is one that somebody should look at.
+// LastBad reports whether an outcome needs attention.
 func (p *page) LastBad(o abi.Outcome) bool { return outcomeClass(o) == "bad" }

@@ -80,7 +80,7 @@ func logsPage(ctx context.Context, c *Console, _ *http.Request, p *page) (view, 
 	return view{"logs", v}, nil
 }
 
-// auditView is who changed what.
+// auditView is the data of the audit page.
 type auditView struct {
 	P        *page
 	Changes  changeTable

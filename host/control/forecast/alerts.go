@@ -78,7 +78,7 @@ func (j *judged) until(at time.Time) {
 	}
 }
 
-// note takes what becomes of an item.
+// note handles the result of an item.
 func (j *judged) note(n plan.Note) {
 	if !n.At.Before(j.end) {
 		return

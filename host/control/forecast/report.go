@@ -117,7 +117,7 @@ const (
 	Changed = "changed"
 )
 
-// JobPlan is what becomes of one job.
+// JobPlan is the plan of one job.
 type JobPlan struct {
 	Job  string `json:"job"`
 	File string `json:"file,omitempty"`

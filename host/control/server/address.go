@@ -9,7 +9,7 @@ import (
 
 // Address is where a server listens: a TCP address or a Unix socket.
 type Address struct {
-	// Network is "tcp" or "unix", Name what package net wants beside it.
+	// Network is "tcp" or "unix". Name is the address for package net: HOST:PORT, or a path.
 	Network, Name string
 }
 

@@ -1,28 +1,22 @@
 // Package catalog keeps a host supplied with jobs from a plugins directory.
 //
 // The directory holds modules (NAME.wasm) and definitions (NAME.yaml) that
-// name them. A [Catalog] watches it and reports, after every change, the whole
-// desired state: the jobs that should run, and the files that were not taken,
-// with the reasons. What a bad file replaced stays in force; what is deleted
-// leaves.
+// name them. A [Catalog] watches the directory. After every change it reports the whole desired state: the jobs that
+// should run, and the refused files with the reasons. If a new version of a file is bad, the old one stays in force; a
+// deleted job leaves.
 //
 // # How a change is noticed
 //
-// Events of the file system carry no news here; they only wake. What counts is
-// a look at the directory: names, sizes, times and identities of the files.
-// What looks different is read, and what has another digest has changed. So a
-// file that is written, renamed into place, touched or reached through
-// Kubernetes' symlink swap is all the same, and a missed event is made good by
-// the next look: at the latest the one that a timer begins, which reads
-// everything.
+// Events of the file system only wake the catalog. It then looks at the directory: the names, sizes, times and identities
+// of the files. It reads files that look different; a file with another digest has changed. So it does not matter whether
+// a file is written, renamed into place, touched, or reached through Kubernetes' symlink swap. The next look makes up for
+// a missed event, at the latest the look that a timer begins, which reads every file.
 //
 // # The parts
 //
-// What follows from a look is decided by pure functions (state.go), from the
-// state before, the files' contents and the modules that are compiled. [Catalog.Run]
-// (run.go) is the loop that acts: it looks, reads, has modules compiled one at a
-// time by a goroutine of its own, and applies. While a module is being
-// compiled, everything else takes effect.
+// Pure functions (state.go) decide what follows from a look, from the previous state, the files' contents and the
+// compiled modules. [Catalog.Run] (run.go) is the loop that acts: it looks, reads, has tasks compile modules in their own
+// goroutines, and applies the result. While a module is being compiled, all other changes take effect.
 package catalog
 
 import (
@@ -51,41 +45,35 @@ type Options struct {
 	Runtime *plugin.Runtime
 	// Mounts are the directories that guests may read, by job name.
 	Mounts map[string][]plugin.Mount
-	// Grants are what the operator lets jobs do outside of their sandbox; nil is nothing.
-	// If they were read from GrantsFile, they are read again when that changes.
+	// Grants are what the operator lets jobs do outside their sandbox; nil grants nothing. Grants from GrantsFile are
+	// read again when the file changes.
 	Grants     *grants.Set
 	GrantsFile string
-	// Ceilings are what no job may go beyond: a definition that asks for more
-	// is refused.
+	// Ceilings are the limits of all jobs: a definition that exceeds them is refused.
 	Ceilings ceiling.List
-	// Workers run guests outside of this process. nil: they run in it, and those of jobs
-	// that are to have a process of their own are refused.
+	// Workers run guests outside this process. Without them (nil) guests run in this process, and jobs that need a
+	// process of their own are refused.
 	Workers   *process.Workers
 	Placement Placement
-	// Granted are the import modules of capabilities that all jobs may use: those of
-	// CheckGrants, which judges each job by itself.
+	// Granted are the import modules of capabilities that all jobs may use: those of CheckGrants, which checks each job
+	// separately.
 	Granted []string
 	// Logger receives each change and each refusal, once. nil drops it.
 	Logger *zap.Logger
-	// Notices is informed, at the level info, that modules are being compiled and
-	// how long each took, if that is long. nil is Logger.
+	// Notices gets messages, at the level info, that modules are being compiled, and how long each took if that is long.
+	// nil means Logger.
 	Notices *zap.Logger
-	// Cache is where the runtime keeps compiled code, for the notices; empty
-	// if it keeps none.
+	// Cache is the directory where the runtime keeps compiled code, for the notices; empty without one.
 	Cache string
-	// Wait is called before each file is read again: it lets what is more urgent go first. nil:
-	// nothing is.
+	// Wait is called before each file is read again; it returns when no more urgent work is due. It may be nil.
 	Wait func(context.Context)
-	// Rescan is the time between two looks that read every file, whatever
-	// events came. 0 is 30 s.
+	// Rescan is the time between two looks that read every file, regardless of events. 0 means 30 s.
 	Rescan time.Duration
-	// Debounce is how long the directory has to be quiet before it is looked
-	// at, and a file before it is read. 0 is 200 ms.
+	// Debounce is how long the directory must be quiet before a look, and a file before it is read. 0 means 200 ms.
 	Debounce time.Duration
 }
 
-// Catalog watches one plugins directory. But for its progress and modules it is not
-// changed after New.
+// Catalog watches one plugins directory. All fields except progress and modules are immutable after New.
 type Catalog struct {
 	dir              string // absolute
 	load             loader
@@ -106,8 +94,8 @@ type Catalog struct {
 	modules  map[string]engine.Module // of the jobs that were applied last
 }
 
-// New checks the options. It fails if the directory cannot be read: a host that
-// was pointed at the wrong place should not start with nothing to do.
+// New checks the options. It fails if the directory cannot be read, so that a host with a wrong path does not start
+// without jobs.
 func New(o Options) (*Catalog, error) {
 	if o.Runtime == nil {
 		return nil, errors.New("catalog: no runtime")
@@ -148,16 +136,14 @@ func newCatalog(o Options, load loader, parse parser) (*Catalog, error) {
 	return c, nil
 }
 
-// Run looks at the directory at once, and again on every change, until ctx is
-// done. Each time something came of it, and the first time in any case, it
-// calls apply with the whole desired state: jobs by name, refusals by file.
-// apply is called from one goroutine; while it runs, nothing else is noticed,
-// so it should hand the state on and return. The slices are the callee's.
+// Run looks at the directory at once, and again on every change, until ctx is done. After the first look, and whenever
+// the result changed, it calls apply with the whole desired state: jobs by name, refusals by file. apply is called from
+// one goroutine, and Run notices nothing while apply runs, so that apply should pass the state on and return. The slices
+// belong to apply.
 //
-// A module that no job of the last applied state uses is closed some time
-// later; an executor made from it stays usable until it is released. Before Run
-// returns it has ended everything that it began and closed all modules: call it
-// for a time that encloses the host's own.
+// Run closes a module some time after the last applied state that uses it; an executor made from the module stays usable
+// until its release. When Run returns, it has ended everything that it began and has closed all modules, so that it must
+// run longer than the host.
 //
 // The error is nil if ctx ended.
 func (c *Catalog) Run(ctx context.Context, apply func(jobs []engine.Job, refused []engine.Refusal)) error {

@@ -22,7 +22,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// kind is what the catalog takes a file for, by its name.
+// kind is the kind of a file, by its name.
 type kind int
 
 const (
@@ -34,9 +34,8 @@ const (
 	aShared // a folder's defaults
 )
 
-// kindOf leaves out what editors, copiers and volumes write beside the files
-// that matter: names that begin with a dot or a hash, or do not end as a
-// module's, a definition's or a calendar's.
+// kindOf ignores files that editors, copiers and volumes write beside the others: names that begin with a dot or a hash,
+// or do not end like a module's, a definition's or a calendar's.
 func kindOf(name string) kind {
 	name = path.Base(name)
 	if strings.HasPrefix(name, ".") || strings.HasPrefix(name, "#") {
@@ -62,17 +61,16 @@ func kindOf(name string) kind {
 	return ignored
 }
 
-// oldCalendar ends the name of a file that is meant to be a calendar, but is not named as one.
+// oldCalendar is the end of a file name that was meant for a calendar, but has the wrong extension.
 const oldCalendar = ".calendar.yml"
 
-// oldDefaults is the name of a file that is meant to have defaults, but is not named as one.
+// oldDefaults is a file name that was meant for defaults, but has the wrong extension.
 const oldDefaults = "defaults.yml"
 
-// stem is the name without its extension.
+// stem returns the name without its extension.
 func stem(name string) string { return strings.TrimSuffix(name, filepath.Ext(name)) }
 
-// stamp distinguishes versions of a file without reading it. The zero stamp is
-// no file's.
+// stamp distinguishes versions of a file without reading it. No file has the zero stamp.
 type stamp struct {
 	size     int64
 	modified time.Time
@@ -94,32 +92,31 @@ func (s stamp) equal(o stamp) bool {
 	return os.SameFile(s.identity, o.identity)
 }
 
-// entry is what a look found under a name.
+// entry is what a look found for a name.
 type entry struct {
 	stamp stamp
-	// problem is why it cannot be read; empty if it can be tried.
+	// problem says why the file cannot be read; empty if it can be tried.
 	problem string
 }
 
-// look is what one look at a directory found.
+// look is the result of one look at a directory.
 type look struct {
-	// problem is why the directory could not be read; then entries is nil.
+	// problem says why the directory could not be read; entries is then nil.
 	problem string
 	entries map[string]entry
-	// excess says of which files there are too many, and what is wrong with folders.
+	// excess says of which kinds there are too many files, and what is wrong with folders.
 	excess []string
-	// folders are the directory, ".", and those in it, by slashes.
+	// folders are the directory, ".", and its folders, with slashes.
 	folders []string
 }
 
-// lookAt lists the modules, definitions, calendars and defaults that are in a directory and its folders, by slashes.
-// Symbolic links are followed inside the directory, and count as what they lead
-// to. None is followed out of it: who may write there must not have the host
-// read what only the host may.
+// lookAt lists the modules, definitions, calendars and defaults of a directory and its folders, with slashes. It follows
+// symbolic links inside the directory, and treats them like their targets. It follows no link out of the directory: a
+// user who may write there must not make the host read files that only the host may read.
 func lookAt(dir string) look { return lookFor(dir, mostFiles, nil, nil) }
 
-// lookFor is lookAt, of at most so many files of a kind: those of first are among them. enters says which folders are read; nil is
-// all.
+// lookFor is lookAt with at most most files of a kind, including those in first. enters says which folders are read; nil
+// means all.
 func lookFor(dir string, most int, first map[string]bool, enters func(folder string) bool) look {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -141,16 +138,16 @@ func lookFor(dir string, most int, first map[string]bool, enters func(folder str
 	return l
 }
 
-// unshown is the problem of a file whose name could pass for other lines, or for orders to a
-// terminal, wherever it is written.
+// unshown is the problem of a file whose name could be taken for other lines, or for terminal commands, when it is
+// printed.
 const unshown = "has a name with a line break, or with another character that cannot be shown: rename it"
 
-// shownName is a file's name as one line of text that can be shown.
+// shownName returns a file's name as one printable line.
 func shownName(name string) string {
 	return strings.NewReplacer("\n", `\n`, "\t", `\t`).Replace(words.Printable(name))
 }
 
-// lookAtFile reports false if there is nothing of that name (any more).
+// lookAtFile returns false if there is no such file, or no longer.
 func lookAtFile(root *os.Root, name string) (entry, bool) {
 	if ext := filepath.Ext(name); ext != strings.ToLower(ext) {
 		return entry{problem: fmt.Sprintf("ends in %s, expected %s: rename it", ext, strings.ToLower(ext))}, true
@@ -178,8 +175,8 @@ func lookAtFile(root *os.Root, name string) (entry, bool) {
 // leadsOut is the problem of a link that is not followed.
 const leadsOut = "is a symbolic link that leads out of the plugins directory; expected a file in it, or a relative link to one"
 
-// unreadable says why a name cannot be opened. A link that leads to a file, but
-// not inside the directory, leads out of it: package os has no name for that.
+// unreadable says why a name cannot be opened. A link that leads to an existing file, but cannot be opened inside the
+// directory, leads out of it: package os has no error for that.
 func unreadable(root *os.Root, name string, err error) string {
 	if _, inside := root.Readlink(name); inside == nil {
 		if _, outside := os.Stat(filepath.Join(root.Name(), name)); outside == nil {
@@ -203,8 +200,7 @@ func typeName(t fs.FileMode) string {
 	return "a special file"
 }
 
-// plain takes the operation and the path off an error: the refusal names the
-// file already.
+// plain removes the operation and the path from an error, because the refusal already names the file.
 func plain(err error) error {
 	var p *fs.PathError
 	if errors.As(err, &p) {
@@ -213,14 +209,12 @@ func plain(err error) error {
 	return err
 }
 
-// content is what reading a file brought.
+// content is the result of reading a file.
 type content struct {
-	// busy says that the file was not the one of the look any more, or
-	// changed while it was read; stamp is the newest.
+	// busy says that the file was replaced since the look, or changed while it was read; stamp is the newest one.
 	busy  bool
 	stamp stamp
-	// failed says that it could not be read, for a reason in problems that
-	// may go away.
+	// failed says that the file could not be read, for a reason in problems that may pass.
 	failed   bool
 	problems complaints
 	// digest is set unless busy or failed.
@@ -232,9 +226,8 @@ type content struct {
 	calendar *daysOf
 }
 
-// readFile reads the file that a look found with the stamp. Of a module it
-// makes the digest and keeps nothing, of a definition with one of the known digests, too. with are the defaults of a
-// definition.
+// readFile reads the file that a look found with the stamp. Of a module, and of a definition with a known digest, it
+// returns only the digest. with are the defaults of a definition.
 func readFile(dir, name string, k kind, seen stamp, parse parser, with under, known ...string) content {
 	var keep strings.Builder
 	limit, sink := int64(abi.MaxModuleSize), io.Discard
@@ -276,7 +269,7 @@ func readFile(dir, name string, k kind, seen stamp, parse parser, with under, kn
 	return c
 }
 
-// digestFile copies the file to sink on the way.
+// digestFile computes the digest of a file, and copies the file to sink.
 func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) content {
 	fail := func(err error) content {
 		return content{failed: true, problems: about("cannot be read: " + plain(err).Error())}
@@ -286,7 +279,7 @@ func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) conte
 		return fail(err)
 	}
 	defer root.Close() // read only: nothing is lost if that fails
-	// Without O_NONBLOCK a pipe that took the file's place would hold us up.
+	// Without O_NONBLOCK, a pipe that has replaced the file would block this process.
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		return content{busy: true}
@@ -310,7 +303,7 @@ func digestFile(dir, name string, seen stamp, limit int64, sink io.Writer) conte
 		return content{stamp: before, problems: about("is empty")}
 	}
 	sum := sha256.New()
-	// The buffer is as large as the file, if that is small: there may be ten thousand.
+	// The buffer is as large as the file if the file is small, because there may be ten thousand of them.
 	n, err := io.Copy(io.MultiWriter(sum, sink), io.LimitReader(f, before.size+1))
 	if err != nil {
 		return fail(err)

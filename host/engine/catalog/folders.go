@@ -16,14 +16,14 @@ import (
 )
 
 const (
-	// mostFolders is how many folders of a plugins directory are read, mostDepth how deep they may lie.
+	// mostFolders is how many folders of a plugins directory are read, mostDepth how deep they may be nested.
 	mostFolders = 1000
 	mostDepth   = 8
 )
 
-// folders are the folders of a plugins directory, "." first, by slashes; walk calls each with the names in it.
-// enters says which folders are read; nil is all. Symbolic links to folders are not followed, and folders whose names begin with a dot are passed over, as files are.
-// A folder below the directory that cannot be read is a problem; the rest goes on.
+// folders returns the folders of a plugins directory, "." first, with slashes, and calls each for every name in them.
+// enters says which folders are read; nil means all. It does not follow symbolic links to folders, and ignores folders
+// whose names begin with a dot. A folder that cannot be read is a problem; the others are still read.
 func folders(root *os.Root, enters func(folder string) bool, each func(folder, name string)) (list, problems []string, err error) {
 	list = []string{"."}
 	more := 0
@@ -57,10 +57,10 @@ func folders(root *os.Root, enters func(folder string) bool, each func(folder, n
 	return list, problems, nil
 }
 
-// unshownFolder is the problem of a folder whose name could pass for something else; see [unshown].
+// unshownFolder is the problem of a folder whose name could be taken for something else; see [unshown].
 const unshownFolder = "whose name has a line break, or another character that cannot be shown: rename it"
 
-// readFolder calls each for what is in a folder. Nothing outside of root is opened.
+// readFolder calls each for every entry of a folder. It opens nothing outside root.
 func readFolder(root *os.Root, folder string, each func(fs.DirEntry)) error {
 	d, err := root.Open(folder)
 	if err != nil {
@@ -81,7 +81,7 @@ func readFolder(root *os.Root, folder string, each func(fs.DirEntry)) error {
 	}
 }
 
-// above are the folders of a file, its own first, the plugins directory's last.
+// above returns the folders above a file, from its own to the plugins directory.
 func above(name string) (list []string) {
 	for folder := path.Dir(name); ; folder = path.Dir(folder) {
 		list = append(list, folder)
@@ -91,7 +91,7 @@ func above(name string) (list []string) {
 	}
 }
 
-// beside is a file that a file of the directory names as one in its own folder.
+// beside returns the path of a file that is named in another file, in that file's folder.
 func beside(of, name string) string {
 	if name == builtin.HTTP {
 		return name
@@ -99,18 +99,17 @@ func beside(of, name string) string {
 	return path.Join(path.Dir(of), name)
 }
 
-// under are the defaults that hold for a definition.
+// under are the defaults that apply to a definition.
 type under struct {
 	shared []*definition.Shared // the nearest folder's first
-	// key changes with any of them.
+	// key changes with each of them.
 	key string
-	// problem says that one of them is refused, and none of its earlier versions is known; unread that one
-	// was not read yet.
+	// problem says that one of them is refused and has no valid earlier version. unread says that one was not read yet.
 	problem string
 	unread  bool
 }
 
-// under are the defaults of a definition's folders.
+// under returns the defaults of a definition's folders.
 func (s state) under(name string) (u under) {
 	for _, folder := range above(name) {
 		at := path.Join(folder, definition.DefaultsFile)
@@ -131,7 +130,7 @@ func (s state) under(name string) (u under) {
 	return u
 }
 
-// stale reports whether a definition was read with other defaults than there are now.
+// stale reports whether a definition was read with other defaults than the present ones.
 func (s state) stale(name string, f file) bool {
 	if kindOf(name) != aDefinition || f.read.none() {
 		return false
@@ -140,8 +139,8 @@ func (s state) stale(name string, f file) bool {
 	return !u.unread && u.key != f.under
 }
 
-// rooted is the plugins directory that a path of a file is most likely in: its folder, or the highest of those above
-// it that all have a file of defaults. name is the path in it.
+// rooted returns the probable plugins directory of a file: its folder, or the highest folder above it such that all
+// folders in between have a file of defaults. name is the path in it.
 func rooted(file string) (dir, name string) {
 	dir, name = filepath.Dir(file), filepath.Base(file)
 	for {
@@ -157,8 +156,7 @@ func rooted(file string) (dir, name string) {
 	}
 }
 
-// sharedIn are the defaults of a file of a directory as they are on the disk. It reports false if one of them is not in
-// order.
+// sharedIn returns the defaults for a file of a directory, from the disk. It returns false if one of them is invalid.
 func sharedIn(dir, name string) (list []*definition.Shared, ok bool) {
 	for _, folder := range above(name) {
 		at := path.Join(folder, definition.DefaultsFile)

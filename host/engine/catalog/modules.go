@@ -24,10 +24,10 @@ import (
 
 // loader compiles modules. The catalog's own tests have one without guests.
 type loader interface {
-	// load takes the module's file name and bytes. Its error is a
-	// *plugin.LoadError if the module is to blame. apart says that all jobs that
-	// name the module run in processes of their own: it is tried in one, too. due is
-	// when the first of them fires; zero is not known. load calls compiles before the module
+	// load compiles a module with its file name and bytes. The error is a *plugin.LoadError if the module is at fault.
+	// apart says that all jobs that name the module run in their own processes, so that load also tries it in one. due is
+	// when the first of them fires; zero: unknown. load calls compiles before it compiles the module, but not if the
+	// compiled code is cached.
 	// is compiled, and not if its compiled code is kept.
 	load(ctx context.Context, name string, wasm []byte, apart bool, due time.Time, compiles func()) (compiled, error)
 }
@@ -36,19 +36,19 @@ type loader interface {
 type compiled interface {
 	// bind returns the module as the job sees it.
 	bind(job string, g granted) engine.Module
-	// imports are the import modules, with the names that are imported from each.
+	// imports returns the import modules, with the names that are imported from each.
 	imports() map[string][]string
-	// apart says that it was loaded for processes only.
+	// apart reports whether the module was loaded only for processes.
 	apart() bool
-	// close ends our use. Executors go on.
+	// close ends the catalog's use. Executors stay usable.
 	close()
 }
 
-// parser reads a definition file. There are jobs or problems, not both.
-// The jobs have the defaults of shared, and name their modules by their place in the directory.
+// parser reads a definition file. It returns jobs or problems, not both. The jobs have the defaults of shared, and name
+// their modules by their path in the directory.
 type parser func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints)
 
-// parseWithin is the parser of a host with ceilings.
+// parseWithin returns the parser of a host with ceilings.
 func parseWithin(ceilings ceiling.List) parser {
 	return func(file string, data []byte, shared []*definition.Shared) ([]definition.Definition, complaints) {
 		list, err := definition.ParseWithin(file, data, ceilings, shared...)
@@ -59,7 +59,7 @@ func parseWithin(ceilings ceiling.List) parser {
 	}
 }
 
-// complaintsOf are the problems of a definition; none without an error.
+// complaintsOf returns the problems of a definition; none without an error.
 func complaintsOf(err error) (problems complaints) {
 	if err == nil {
 		return problems
@@ -79,12 +79,11 @@ func complaintsOf(err error) (problems complaints) {
 	return problems
 }
 
-// streamCallTimeout bounds one call of job_fetch or job_process of a streaming
-// job, which may have no timeout for the item as a whole. A batch that takes
-// longer is too large to be resumed with profit.
+// streamCallTimeout bounds one call of job_fetch or job_process of a streaming job, which may have no timeout for the
+// whole item. A batch that takes longer is too large for useful resumption.
 const streamCallTimeout = 5 * time.Minute
 
-// terms are the operator's, for all jobs.
+// terms are the operator's settings for all jobs.
 type terms struct {
 	ceilings  ceiling.List
 	placement Placement
@@ -98,7 +97,7 @@ type runtimeLoader struct {
 	terms
 }
 
-// placed completes the placement: without worker processes guests run in this one.
+// placed completes the placement: without worker processes guests run in this process.
 func placed(o Options) Options {
 	o.Placement.workers = o.Workers != nil
 	return o
@@ -154,7 +153,7 @@ func (m compiledModule) imports() map[string][]string { return m.Info().Imports 
 func (m compiledModule) apart() bool                  { return m.alone }
 func (m compiledModule) close()                       { m.Close() }
 
-// boundModule is a module with what the operator granted to one job.
+// boundModule is a module with the operator's grants for one job.
 type boundModule struct {
 	module  *plugin.Module
 	process *process.Module
@@ -201,7 +200,7 @@ func (m *boundModule) executor(c jobconfig.Configuration) (abi.Executor, error) 
 	return m.process.Executor(ctx, s, share)
 }
 
-// where is the place of the job's guests. The error says why there is none.
+// where returns the place of the job's guests. The error says why there is none.
 func (m *boundModule) where(c jobconfig.Configuration) (where, error) {
 	at, err := m.placement.of(c, m.granted.inProcess)
 	if err == nil && at != inHost && m.process == nil {
@@ -210,11 +209,10 @@ func (m *boundModule) where(c jobconfig.Configuration) (where, error) {
 	return at, err
 }
 
-// processTime bounds how long a job waits until its module was tried in a process,
-// which may have to be compiled for it.
+// processTime bounds how long a job waits until its module was tried in a process, which may include compiling it.
 const processTime = 5 * time.Minute
 
-// settings are the configuration's, within the ceilings of the host.
+// settings returns the configuration's settings, within the ceilings of the host.
 func (m *boundModule) settings(c jobconfig.Configuration) (plugin.Settings, error) {
 	g, err := c.Guest()
 	if err != nil {
@@ -253,8 +251,9 @@ func fit(m engine.Module, c jobconfig.Configuration) error {
 	return nil
 }
 
-// Refuses says for which settings the host would refuse to run its job: what is beyond its ceilings, and
-// what the job's module here cannot be run as. It compiles and tries nothing, and knows nothing of a job that is not here.
+// Refuses returns the settings for which the host would refuse to run the job: those beyond its ceilings, and those that
+// the job's module cannot run with. It compiles and tries nothing, and returns nothing for a job that this host does not
+// have.
 func (c *Catalog) Refuses(conf jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 	c.mu.Lock()
 	m, here := c.modules[conf.JobName]
@@ -290,19 +289,18 @@ func (m *boundModule) refuses(c jobconfig.Configuration) (problems []*jobconfig.
 	return problems
 }
 
-// errNoWorkers refuses guests that may not run in this process.
+// errNoWorkers is the refusal of guests that may not run in this process.
 var errNoWorkers = errors.New("this host has no worker processes")
 
-// costly reports whether fitting the configuration to a module that is compiled
-// may mean to try an instance once more, which is what another memory limit does, or
-// to try it in another process than before.
+// costly reports whether fitting the configuration to a compiled module may need a new trial instance, as for another
+// memory limit or another process.
 func (s state) costly(c jobconfig.Configuration, digest string, m compiled) bool {
 	g, err := c.Guest()
 	return err == nil && (memoryLimit(s.ceilings, c.JobName, g.MemoryLimit) != 0 || s.inside(c, digest) == m.apart())
 }
 
-// memoryLimit is the limit of a job that states one, or 0 for the default: the
-// ceiling if the default is beyond it.
+// memoryLimit returns the limit that a job states, or 0 for the default; it returns the ceiling if the default exceeds
+// it.
 func memoryLimit(l ceiling.List, job string, stated int64) int64 {
 	most := l.Of(job, ceiling.MemoryLimit)
 	if stated == 0 && most.Beyond(abi.DefaultMemory) {
@@ -311,7 +309,7 @@ func memoryLimit(l ceiling.List, job string, stated int64) int64 {
 	return stated
 }
 
-// reasons turns an error that may hold several into one line each.
+// reasons splits an error that may hold several into one line each.
 func reasons(err error) []string {
 	if l := (*plugin.LoadError)(nil); errors.As(err, &l) && len(l.Problems) > 0 {
 		return words.Strings(l.Problems, 0)
@@ -333,11 +331,11 @@ func reasons(err error) []string {
 	return words.Strings(all.Kept(), all.More())
 }
 
-// unjudged reports whether the host failed before it learned anything of the module.
+// unjudged reports whether the host failed before it learned anything about the module.
 func unjudged(err error) bool { return errors.Is(err, plugin.ErrUnjudged) }
 
-// passing reports whether a failure may go away without the module being
-// replaced: it is sound, but could not be compiled or tried.
+// passing reports whether a failure may pass without a new module: the module is sound, but could not be compiled or
+// tried.
 func passing(err error) bool {
 	l := (*plugin.LoadError)(nil)
 	return !errors.As(err, &l) || l.Err != nil

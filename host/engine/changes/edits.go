@@ -1,5 +1,5 @@
-// Package changes notices changes of a job that no operation of a host made and recorded: those of
-// its configuration by definition files, and what other programs changed in the registry.
+// Package changes detects changes of a job that no operation of a host made and recorded: those of its configuration by
+// definition files, and those by other programs in the registry.
 package changes
 
 import (
@@ -13,8 +13,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// ByFile is what a definition file changed in the registry; nil for nothing. server is the
-// address of the host that has the file.
+// ByFile returns what a definition file changed in the registry; nil without a change. server is the address of the host
+// that has the file.
 func ByFile(applied coordination.Applied, file, server string) *event.Edit {
 	if len(applied.Changed) == 0 && !applied.Created {
 		return nil
@@ -27,20 +27,19 @@ func ByFile(applied coordination.Applied, file, server string) *event.Edit {
 	return &e
 }
 
-// theRegistry is who made a change, in records of what other programs changed in the registry.
+// theRegistry is the author of a change in records of changes by other programs.
 const theRegistry = "the registry"
 
-// Seen is what a host has seen of a job's configuration. The zero value has seen none. It is
-// not safe for concurrent use.
+// Seen is what a host has seen of a job's configuration. The zero value has seen none. It is not safe for concurrent use.
 type Seen struct {
 	known  jobconfig.Configuration
 	change int64 // the number of the write that made it; 0: nothing is known
-	// pending: it is still to be looked who made the change from before to known.
+	// pending: the author of the change from before to known is still to be read.
 	pending bool
 	before  jobconfig.Configuration
 }
 
-// Note notes the configuration that is in force, and the number of the write that made it.
+// Note sets the configuration in force, and the number of the write that made it.
 func (s *Seen) Note(c jobconfig.Configuration, change int64) {
 	if s.change == change {
 		return
@@ -49,9 +48,8 @@ func (s *Seen) Note(c jobconfig.Configuration, change int64) {
 	s.known, s.change = c, change
 }
 
-// Look returns the change that was noted last, if another program made it, such as
-// ElasticJob's console, and if this host looks after the job: one host reports it for all. After
-// an error Look is to be called again.
+// Look returns the last noted change if another program, such as ElasticJob's console, made it, and if this host is the
+// job's janitor, so that only one host reports it. After an error the caller must call Look again.
 func (s *Seen) Look(ctx context.Context, r registry.Center, l tree.Layout, janitor bool) (*event.Edit, error) {
 	outside := false
 	if s.pending && janitor {

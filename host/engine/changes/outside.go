@@ -15,10 +15,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/event/operation"
 )
 
-// Outside is what a host has seen in one membership of those nodes of a job that operators change: its own and
-// Java hosts' servers, its trigger, its instance, the items that it owns, the job itself. Of each
-// change it has a record left, unless there is one. The zero value has seen none. It is not
-// safe for concurrent use.
+// Outside is what a host has seen, in one membership, of the nodes of a job that operators change: the servers of this
+// host and of Java hosts, the host's trigger and instance, its items, the job itself. It creates a record for each change
+// that has none. The zero value has seen none. It is not safe for concurrent use.
 type Outside struct {
 	self    string
 	since   int64                    // the last transaction that the first snapshot shows
@@ -26,30 +25,29 @@ type Outside struct {
 	config  registry.Node
 	trigger int64 // the transaction that made the trigger which was seen last
 	waits   bool  // its round is not known yet
-	// pending are the changes whose records are to be left.
+	// pending are the changes that still need a record.
 	pending []sighting
-	// disabled has the items that are known to be disabled, each with the transaction that did
-	// it.
+	// disabled has the items that are known to be disabled, with the transaction that disabled each.
 	disabled map[int]int64
-	// enabled are those that are not disabled any more, and of which it is to be read who did that.
+	// enabled are those that are no longer disabled, and whose change still has to be read.
 	enabled map[int]int64
 	again   time.Time
 }
 
-// sighting is a change that was seen, and its record.
+// sighting is a seen change, with its record.
 type sighting struct {
 	change changelog.Change
 	record changelog.Record
 }
 
 const (
-	// mostAtOnce bounds the items that are read in one call.
+	// mostAtOnce is how many items one call reads at most.
 	mostAtOnce = 50
-	// recordAgain lies between an error and the next attempt to leave records.
+	// recordAgain is the time between an error and the next attempt to create records.
 	recordAgain = 10 * time.Second
 )
 
-// See notes a snapshot of nodes that the host watches. One of another membership is the first.
+// See takes a snapshot of nodes that the host watches. A snapshot of another membership counts as the first.
 func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance) {
 	if o.self != self.ID {
 		*o = Outside{self: self.ID, servers: make(map[string]registry.Node), disabled: make(map[int]int64), enabled: make(map[int]int64)}
@@ -68,18 +66,18 @@ func (o *Outside) See(s registry.Snapshot, l tree.Layout, self tree.JobInstance)
 		}
 		o.config = config
 	}
-	// A trigger of ours says so in its data.
+	// A trigger by wasmjob has data.
 	if t := s.Data(l.Trigger(o.self)); t.Exists && t.Czxid != o.trigger && len(t.Data) == 0 {
 		o.trigger, o.waits = t.Czxid, true
 	}
 }
 
-// Stopped notes that this host has stopped because its instance was removed.
+// Stopped records that this host has stopped because its instance was removed.
 func (o *Outside) Stopped() {
 	o.add(changelog.Stopped(o.self), changelog.Record{What: operation.Shutdown.String(), Host: o.self})
 }
 
-// seeServer notes a server. A node that came or was blank was written by who joined.
+// seeServer handles a server. A node that is new or was blank was written by the host that joined.
 func (o *Outside) seeServer(ip string, n registry.Node) {
 	before := o.servers[ip]
 	o.servers[ip] = n
@@ -89,7 +87,7 @@ func (o *Outside) seeServer(ip string, n registry.Node) {
 	}
 }
 
-// Mark notes the mark of an item that is disabled. It is not called before See.
+// Mark records the mark of a disabled item. It must not be called before See.
 func (o *Outside) Mark(item int, mark registry.Node) {
 	if made, known := o.disabled[item]; known && made == mark.Czxid {
 		return
@@ -100,7 +98,7 @@ func (o *Outside) Mark(item int, mark registry.Node) {
 	}
 }
 
-// Enabled notes that an item is not disabled, or not any more.
+// Enabled records that an item is not disabled.
 func (o *Outside) Enabled(item int) {
 	if made, known := o.disabled[item]; known {
 		delete(o.disabled, item)
@@ -112,9 +110,9 @@ func (o *Outside) add(c changelog.Change, r changelog.Record) {
 	o.pending = append(o.pending, sighting{c, r})
 }
 
-// Record leaves the records of what was seen, where there are none. round is what the host
-// knows of the trigger that the transaction trigger made, 0 for nothing. After an error it does nothing until
-// Again, and is to be called again then. Without a change of another program, or of an item, it asks the registry for nothing.
+// Record creates records of the seen changes that have none. round is what the host knows of the trigger that the
+// transaction trigger made, 0 if nothing. After an error Record does nothing until Again, when the caller must call it
+// again. Without a change by another program, or of an item, it makes no request to the registry.
 func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, now time.Time, trigger, round int64) error {
 	if now.Before(o.again) {
 		return nil
@@ -127,7 +125,7 @@ func (o *Outside) Record(ctx context.Context, r registry.Center, l tree.Layout, 
 	return err
 }
 
-// Again is when to call Record after an error; zero if there was none.
+// Again returns when to call Record after an error; zero without one.
 func (o *Outside) Again() time.Time { return o.again }
 
 func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, trigger, round int64) error {
@@ -153,8 +151,8 @@ func (o *Outside) record(ctx context.Context, r registry.Center, l tree.Layout, 
 	return nil
 }
 
-// readItems finds out who has enabled items. What another program enabled owes nothing of what came due
-// before, as if a program of ours had done so.
+// readItems finds out who has enabled items. An item that another program enabled owes nothing that came due before, as
+// if a program of wasmjob had enabled it.
 func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layout) error {
 	items := slices.Sorted(maps.Keys(o.enabled))
 	items = items[:min(len(items), mostAtOnce)]
@@ -170,7 +168,7 @@ func (o *Outside) readItems(ctx context.Context, r registry.Center, l tree.Layou
 		var others []int
 		var ops []registry.Op
 		for _, i := range items {
-			// A program of ours sets the item's node when it enables it.
+			// A program of wasmjob sets the item's node when it enables the item.
 			if item := n.Data(l.Item(i)); item.Exists && item.Mzxid < o.enabled[i] {
 				others, ops = append(others, i), append(ops, registry.Set(item.Path, item.Data, item.Version))
 			}
@@ -194,7 +192,7 @@ func itemRecord(item int, enabled bool) changelog.Record {
 	return changelog.Record{What: operation.Switch(enabled).String(), Item: &item, Before: state(!enabled), After: state(enabled)}
 }
 
-// state is what a record says of a server or an item.
+// state returns the text in a record for a server or an item.
 func state(enabled bool) string {
 	if enabled {
 		return tree.Enabled

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// reasons are those by which failures are counted.
+// reasons are the reasons by which failures are counted.
 var reasons = [...]string{"timeout", "unknown", "suspect", "unavailable", "too_large", "other"}
 
 // Counts counts failures by reason. It is safe for concurrent use.
@@ -19,8 +19,8 @@ type Counts struct {
 	counts [len(reasons)]atomic.Int64
 }
 
-// Note counts an error, unless it is nil or in the order of things: another was
-// faster, or the session or the caller has ended.
+// Note counts an error, unless it is nil or expected: another write was faster, or the session or the caller's context
+// has ended.
 func (c *Counts) Note(err error) {
 	reason := ""
 	switch {
@@ -44,7 +44,7 @@ func (c *Counts) Note(err error) {
 	c.counts[slices.Index(reasons[:], reason)].Add(1)
 }
 
-// ByReason is how many failures there were, by reason.
+// ByReason returns the number of failures by reason.
 func (c *Counts) ByReason() map[string]int64 {
 	m := make(map[string]int64, len(reasons))
 	for i, reason := range reasons {

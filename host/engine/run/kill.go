@@ -10,14 +10,13 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// ErrOperator is the cause with which the context of a guest ends that an
-// operator has killed.
+// ErrOperator is the cause of a guest's context that ends because an operator has killed the run.
 var ErrOperator = errors.New("an operator killed the run, and its grace is over")
 
-// errNext is that of a guest that is stopped by force because the next instant has come.
+// errNext is the same for a guest that is stopped by force because the next instant has come.
 var errNext = errors.New(reason.New(reason.TerminatedForNext).String())
 
-// stopping is what an operator's kill needs of an execution, and a stop for the next instant.
+// stopping is the state of an execution that an operator kills, or that is stopped for the next instant.
 type stopping struct {
 	mu      sync.Mutex
 	stop    context.CancelCauseFunc // ends the guest, and what its worker waits for; nil while it has none
@@ -28,8 +27,8 @@ type stopping struct {
 	forced  bool
 }
 
-// life is the context of an item, from when a worker takes it until the func is
-// called. It ends when the item is killed, or with guests.
+// life returns the context of an item, from when a worker takes it until end is called. It ends when the item is killed,
+// or with guests.
 func (e *Execution) life(guests context.Context) (own context.Context, end func()) {
 	own, stop := context.WithCancelCause(guests)
 	s := &e.stopping
@@ -42,7 +41,7 @@ func (e *Execution) life(guests context.Context) (own context.Context, end func(
 	return own, func() { stop(nil) }
 }
 
-// enter notes that the guest begins, and reports false if it must not.
+// enter records that the guest begins. It returns false if the guest must not begin.
 func (e *Execution) enter() bool {
 	s := &e.stopping
 	s.mu.Lock()
@@ -51,7 +50,7 @@ func (e *Execution) enter() bool {
 	return s.inGuest
 }
 
-// leave notes that the guest has ended.
+// leave records that the guest has ended.
 func (e *Execution) leave() {
 	s := &e.stopping
 	s.mu.Lock()
@@ -59,15 +58,14 @@ func (e *Execution) leave() {
 	s.inGuest = false
 }
 
-// Abort kills the run, once: the guest is asked to end by the given time, and
-// what only waits ends at once. first is true if it was not killed before,
-// unclaimed if no worker has taken the item: none will.
+// Abort kills the run: it asks the guest to end by the given time, and ends waits at once. first is true for the first
+// call; unclaimed is true if no worker has taken the item, so that none will.
 func (e *Execution) Abort(why reason.Reason, until time.Time) (first, unclaimed bool) {
 	return e.halt(abi.CancelAbort, ErrOperator, why, until)
 }
 
-// StopFor stops the run, once, because the next instant has come. Unless it is by force the guest is
-// asked to end as when its host drains, and may take until its time-out. The results are those of Abort.
+// StopFor stops the run because the next instant has come. Without force it asks the guest to end as when its host
+// drains, and the guest may take until its time-out. The results are those of Abort.
 func (e *Execution) StopFor(why reason.Reason, now time.Time, force bool) (first, unclaimed bool) {
 	if !force {
 		return e.halt(abi.CancelStop, errNext, why, time.Time{})
@@ -77,7 +75,7 @@ func (e *Execution) StopFor(why reason.Reason, now time.Time, force bool) (first
 	return first, unclaimed
 }
 
-// halt is Abort with what the guest sees, and the cause of its context's end.
+// halt is Abort with the reason that the guest sees, and the cause of its context's end.
 func (e *Execution) halt(seen abi.Cancel, cause error, why reason.Reason, until time.Time) (first, unclaimed bool) {
 	s := &e.stopping
 	s.mu.Lock()
@@ -96,8 +94,7 @@ func (e *Execution) halt(seen abi.Cancel, cause error, why reason.Reason, until 
 	return true, e.claimed.CompareAndSwap(false, true)
 }
 
-// Press stops the guest by force if its grace is over. It returns when that is,
-// if it is not.
+// Press stops the guest by force if its grace has passed. Otherwise it returns when that is.
 func (e *Execution) Press(now time.Time) (at time.Time) {
 	s := &e.stopping
 	s.mu.Lock()
@@ -112,7 +109,7 @@ func (e *Execution) Press(now time.Time) (at time.Time) {
 	return time.Time{}
 }
 
-// KilledBefore is the end of an item that was killed before its guest began.
+// KilledBefore returns the end of an item that was killed before its guest began.
 func (e *Execution) KilledBefore() (Ended, bool) {
 	s := &e.stopping
 	s.mu.Lock()
@@ -128,15 +125,15 @@ func (e *Execution) KilledBefore() (Ended, bool) {
 	return Ended{Run: e, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: why.String()}, Reason: why}, true
 }
 
-// KilledInstead is the end of an item that was to be handed back, and that an operator had killed.
+// KilledInstead returns the end of an item that was to be handed back, but that an operator had killed.
 func (e Ended) KilledInstead(why reason.Reason) Ended {
 	result := e.Result
 	result.Outcome, result.Message = abi.OutcomeCancelled, why.String()
 	return Ended{Run: e.Run, Result: result, Reason: why}
 }
 
-// killed is the end of an item that was killed while its guest ran, or between
-// two attempts. A guest that did its work nevertheless has done it.
+// killed returns the end of an item that was killed while its guest ran, or between two attempts. If the guest finished
+// its work nevertheless, that result counts.
 func (e *Execution) killed(r abi.Result) (Ended, bool) {
 	s := &e.stopping
 	s.mu.Lock()

@@ -226,7 +226,7 @@ func (c *Checker) add(e event.Event, at Place, source string) {
 	c.demand(j, c.now)
 }
 
-// jobEvent takes what becomes of a job on a host, and of its items' owners.
+// jobEvent handles an event of a job on a host, and of its items' owners.
 func (c *Checker) jobEvent(j *job, p *process, e *event.Event, m mark) {
 	switch e.Kind {
 	case event.JobAdded:

@@ -28,7 +28,7 @@ func (id fireID) String() string {
 	return time.UnixMilli(id.instant).UTC().Format("2006-01-02T15:04:05.000Z")
 }
 
-// fate is what became of an item in a fire. Of two the greater counts.
+// fate is the result of an item in a fire. Of two the greater one counts.
 type fate uint8
 
 const (

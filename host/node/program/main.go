@@ -40,8 +40,8 @@ const (
 // Main runs the program with the command line, environment and streams of this
 // process, and ends the process with the exit code.
 func Main() {
-	// Only the standard library's HTTP client writes there: what servers send unasked, which may
-	// be a secret that a guest's request has had.
+	// Only the standard library's HTTP client writes there: unsolicited data of servers, which may contain a secret of a
+	// guest's request.
 	log.SetOutput(io.Discard)
 	p := &program{
 		Program: command.Program{
@@ -79,10 +79,10 @@ func Main() {
 	os.Exit(p.main(context.Background(), os.Args[1:]))
 }
 
-// program is one run of the command: what it may touch of the process.
+// program is one run of the command, with its access to the process.
 type program struct {
 	command.Program
-	// self makes a command that starts this program once more; nil: it cannot.
+	// self returns a command that starts this program again; nil: it cannot be started.
 	self func(args ...string) *exec.Cmd
 }
 
@@ -122,8 +122,8 @@ func (p *program) main(ctx context.Context, args []string) int {
 	return exitFailure
 }
 
-// Commands is the tree of the program's commands, for what describes them. Its
-// defaults are those of a machine without an environment. It is not to be run.
+// Commands returns the tree of the program's commands, for tools that describe them. Its defaults are those of a machine
+// without an environment. It must not be run.
 func Commands() *cobra.Command {
 	p := &program{}
 	root := p.root()
@@ -131,7 +131,7 @@ func Commands() *cobra.Command {
 	return root
 }
 
-// completion has the command of that name refuse a shell that it does not know.
+// completion makes the command of that name reject a shell that it does not know.
 func (p *program) completion(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	cmd, _, err := root.Find([]string{"completion"})
@@ -147,7 +147,7 @@ func (p *program) completion(root *cobra.Command) {
 	}
 }
 
-// flagError says what is wrong with a flag in the words of this program.
+// flagError words an error about a flag.
 func flagError(cmd *cobra.Command, err error) error {
 	var unknown *pflag.NotExistError
 	var invalid *pflag.InvalidValueError
@@ -160,7 +160,7 @@ func flagError(cmd *cobra.Command, err error) error {
 			}
 		})
 		name := unknown.GetSpecifiedName()
-		// What other programs call what is meant.
+		// Names of other programs for flags of this one.
 		other := map[string]string{"tail": "--limit", "lines": "--limit", "since": "--from", "until": "--to", "grep": "--text"}[name]
 		if slices.Contains(names, other) {
 			return fmt.Errorf("unknown flag --%s; did you mean %q?", name, other)

@@ -17,14 +17,14 @@ import (
 )
 
 const (
-	// waitNotice is when a command says the first time what it waits for.
+	// waitNotice is when a command first says what it waits for.
 	waitNotice = time.Second
 	// commandWait is how long a command waits for the registry.
 	commandWait = 15 * time.Second
 )
 
-// openNamespace connects to the shared registry that flags, environment and file
-// name; writes: to change something there.
+// openNamespace connects to the shared registry that flags, environment and file name; writes says that the command
+// changes something there.
 func openNamespace(ctx context.Context, p *program, flags *pflag.FlagSet, writes bool) (*command.Opened, error) {
 	l, err := loadRegistry(p.Environ, flags)
 	if err != nil {

@@ -10,14 +10,15 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ownership"
 )
 
-// owned is a file, or a directory, that a host trusts, and what names it.
+// owned is a file or directory that a host trusts, with the setting that names it.
 type owned struct {
 	setting, name string
 	kind          ownership.Kind
 }
 
-// owned are those that the host reads at its start. What is read again when it changes (users, grants, alerts, the
-// admin address' certificate), the token and the cache are checked where they are read. docs/security.md has all.
+// owned returns those that the host reads at its start. Files that it reads again when they change (users, grants,
+// alerts, the certificate of the admin address), the token and the cache are checked where they are read.
+// docs/security.md lists all.
 func (l *loaded) owned() []owned {
 	list := []owned{
 		{"data", l.Data, ownership.Data},
@@ -34,12 +35,12 @@ func (l *loaded) owned() []owned {
 	return list
 }
 
-// wireOwners refuses what another user could change.
+// wireOwners refuses files that another user could change.
 func (s *system) wireOwners(context.Context) error {
 	return trusted(ownership.Self(), s.loaded.owned())
 }
 
-// trusted says what is wrong with the owners and modes of the files. Those that are not there are not looked at.
+// trusted checks the owners and modes of the files. It ignores missing files.
 func trusted(u ownership.User, list []owned) error {
 	var problems []error
 	for _, f := range list {

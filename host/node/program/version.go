@@ -15,7 +15,7 @@ import (
 // version is set by the linker; see the Makefile.
 var version string
 
-// versionText is the version, from the linker or from what Go knows.
+// versionText returns the version, from the linker or from Go's build information.
 func versionText() string {
 	if version != "" {
 		return version
@@ -29,7 +29,7 @@ func versionText() string {
 // versionLine is the build in a line.
 func versionLine() string { return readBuild().line() }
 
-// build is what is known of how this program was made.
+// build describes how this program was built.
 type build struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"` // of the sources

@@ -14,11 +14,11 @@ import (
 // the zones.
 const localtime = "/etc/localtime"
 
-// zonedTime is how sentences have a time: with its zone, for they are read elsewhere, too.
+// zonedTime is the format of a time in sentences: with its zone, because readers may be in another one.
 const zonedTime = "2006-01-02 15:04:05 MST"
 
-// ownZone reads the environment's TZ as the C library does. The location is nil if TZ is not set:
-// Go has found the system's zone then. Go takes a TZ that it cannot read for UTC without a word.
+// ownZone reads the environment's TZ as the C library does. The location is nil if TZ is not set, because Go then finds
+// the system's zone. Go itself takes an unreadable TZ for UTC without an error.
 func ownZone(environ []string) (*time.Location, error) {
 	for _, e := range environ {
 		if tz, set := strings.CutPrefix(e, "TZ="); set {

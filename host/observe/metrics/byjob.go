@@ -11,9 +11,9 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 )
 
-// jobCounts are the counters of which each job has series, of all jobs. A job has about a hundred, of which most stay
-// 0, and there may be thousands of jobs: a vector of client_golang keeps 300 bytes of each, this keeps 8. It is
-// a [prometheus.Collector], and safe for concurrent use.
+// jobCounts are the counters with series per job, of all jobs. A job has about a hundred, of which most stay 0, and there
+// may be thousands of jobs: a vector of client_golang takes 300 bytes for each series, jobCounts 8. It is a
+// [prometheus.Collector], and safe for concurrent use.
 type jobCounts struct {
 	families []*jobCounter // not changed after it is registered
 
@@ -25,12 +25,12 @@ type jobCounts struct {
 type jobValues struct {
 	label   *dto.LabelPair
 	created *timestamppb.Timestamp
-	// values are those of each family, by the number of the series: nil if the job has none of it, and
-	// not a number if it does not have that series.
+	// values are the values of each family, by the number of the series: nil if the job has none of the family, NaN if it
+	// does not have that series.
 	values [][]float64
 }
 
-// jobCounter is one family of counters: the job is a label, and others whose values are few and known.
+// jobCounter is one family of counters with the label of the job, and labels with few and known values.
 type jobCounter struct {
 	all    *jobCounts
 	desc   *prometheus.Desc
@@ -71,7 +71,7 @@ func (c *jobCounter) addSeries(values []string) {
 	c.series = append(c.series, s)
 }
 
-// place is the number of the series with these values; -1 if one of them is not known.
+// place returns the number of the series with these values; -1 if one of them is unknown.
 func (c *jobCounter) place(values []string) int {
 	place := 0
 	for n, l := range c.labels {
@@ -87,15 +87,15 @@ func (c *jobCounter) place(values []string) int {
 // inc counts one.
 func (c *jobCounter) inc(job string, values ...string) { c.add(1, job, values...) }
 
-// add adds to a series, which is made if the job does not have it. There is a value for each label besides the job; nothing is
-// counted for one that the label does not have.
+// add adds to a series, and creates it if the job does not have it. There is a value for each label besides the job; a
+// value that the label does not have is not counted.
 func (c *jobCounter) add(n float64, job string, values ...string) {
 	if place := c.place(values); place >= 0 {
 		c.all.add(c, place, n, job)
 	}
 }
 
-// appear makes all series of a job that it does not have, with 0.
+// appear creates all series of a job that it does not have, with 0.
 func (c *jobCounter) appear(job string) {
 	for place := range c.series {
 		c.all.add(c, place, 0, job)
@@ -158,7 +158,7 @@ func (all *jobCounts) list() (list []*count) {
 	return list
 }
 
-// count is a series as it was when it was collected.
+// count is a series at the time of collection.
 type count struct {
 	desc   *prometheus.Desc
 	labels *countLabels

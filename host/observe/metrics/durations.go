@@ -11,20 +11,19 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// How exact native histograms are: each bucket is a tenth wider than the one before. One
-// that has more than maxBuckets is begun again, or made coarser if that was within the hour.
+// The precision of native histograms: each bucket is 10 % wider than the previous one. A histogram with more than
+// maxBuckets is reset, or made coarser if it was reset within the last hour.
 const (
 	bucketFactor = 1.1
 	maxBuckets   = 160
 	resetEvery   = time.Hour
 )
 
-// exemplarEvery is how often a bucket gets an exemplar. Scrapes are not more frequent, and
-// each costs as much as all else about an event.
+// exemplarEvery is how often a bucket gets an exemplar. Scrapes are not more frequent, and an exemplar costs as much as
+// all other handling of an event.
 const exemplarEvery = time.Second
 
-// durations are histograms of durations, one for each job, with runs as exemplars. They
-// are used by one goroutine at a time.
+// durations are histograms of durations, one per job, with runs as exemplars. Only one goroutine at a time may use them.
 type durations struct {
 	vec     *prometheus.HistogramVec
 	buckets []float64
@@ -39,8 +38,7 @@ type bucket struct {
 	number int
 }
 
-// newDurations adds histograms from 1 ms to 17 min. Who scrapes with protobuf gets them
-// as native histograms, too.
+// newDurations adds histograms from 1 ms to 17 min. Scrapers that use protobuf also get them as native histograms.
 func newDurations(m *Metrics, traceID func(event.Event) string, name, help string) *durations {
 	labels := []Label{jobName()}
 	d := &durations{buckets: prometheus.ExponentialBuckets(0.001, 4, 11), traceID: traceID, named: make(map[bucket]time.Time)}
@@ -53,7 +51,7 @@ func newDurations(m *Metrics, traceID func(event.Event) string, name, help strin
 	return d
 }
 
-// observe adds a duration that an event reports. job is the label.
+// observe adds the duration of an event. job is the label.
 func (d *durations) observe(job string, e event.Event, took time.Duration) {
 	seconds := took.Seconds()
 	h := d.vec.WithLabelValues(job)
@@ -88,8 +86,8 @@ const (
 	traceLabel = "trace_id"
 )
 
-// exemplar are labels that name the run of an event and its trace: without the trace if
-// both are longer than OpenMetrics allows, nil if the run alone is.
+// exemplar returns labels that name the run of an event and its trace; without the trace if both are longer than
+// OpenMetrics allows, nil if the run alone is.
 func (d *durations) exemplar(e event.Event) prometheus.Labels {
 	run := e.RunID
 	if run == "" && len(e.Items) > 0 { // of the fire's first item

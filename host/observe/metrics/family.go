@@ -13,7 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/sandbox/capability"
 )
 
-// Family is a metric with all its series, as docs/metrics.md has it.
+// Family is a metric with all its series, as documented in docs/metrics.md.
 type Family struct {
 	Name, Help string
 	Type       Type
@@ -33,7 +33,7 @@ const (
 // Label is a label of a metric.
 type Label struct {
 	Name string
-	// Values are all that it may have; nil if they are not known beforehand.
+	// Values are all possible values; nil if they are not known beforehand.
 	Values []string
 }
 
@@ -54,8 +54,7 @@ func (f Family) Unit() string {
 	return "number"
 }
 
-// Families are all metrics that were added, by name, but for those of Go and of the
-// process, which client_golang has.
+// Families returns all metrics that were added, by name, without those of Go and of the process, which client_golang has.
 func (m *Metrics) Families() []Family {
 	all := slices.Clone(m.families)
 	slices.SortFunc(all, func(a, b Family) int { return strings.Compare(a.Name, b.Name) })
@@ -101,7 +100,7 @@ func names(labels []Label) []string {
 	return list
 }
 
-// note keeps what a metric is, and returns its whole name.
+// note records a metric, and returns its full name.
 func (m *Metrics) note(typ Type, name, help string, labels []Label) string {
 	name = "wasmjob_" + name
 	m.families = append(m.families, Family{name, help, typ, labels})
@@ -123,7 +122,7 @@ func (m *Metrics) counters(name, help string, labels ...Label) *prometheus.Count
 	return v
 }
 
-// asked makes a metric without labels whose value is asked at every scrape.
+// asked adds a metric without labels whose value is requested at every scrape.
 func (m *Metrics) asked(typ Type, name, help string, value func() float64) prometheus.Collector {
 	c := asked{desc: m.desc(typ, name, help), value: value, typ: prometheus.GaugeValue}
 	if typ == Counter {
@@ -132,9 +131,9 @@ func (m *Metrics) asked(typ Type, name, help string, value func() float64) prome
 	return c
 }
 
-// asked is a metric whose value is asked when it is collected. Those of client_golang
-// (GaugeFunc) ask when all is put together, which holds up the collectors of all other metrics,
-// and these hold locks: if the value waits for somebody who waits for such a lock, as an event
+// asked is a metric whose value is requested when it is collected. Those of client_golang (GaugeFunc) request it later,
+// when all metrics are assembled and the collectors of others hold locks: if the value waits for a goroutine that waits
+// for such a lock, as the event of a new or removed job does, the scrape and the host deadlock.
 // of a job that comes or goes does, the scrape and the host stand still for ever.
 type asked struct {
 	desc  *prometheus.Desc

@@ -13,14 +13,13 @@ import (
 // Jobs says how many jobs have series of their own; the rest are summed as [Other].
 type Jobs int
 
-// Jobs that are no number.
+// Values of Jobs that are not numbers.
 const (
 	AllJobs Jobs = 0
 	NoJobs  Jobs = -1
 )
 
-// Other is the job_name of the series in which all jobs are summed that have none of
-// their own.
+// Other is the job_name of the series that sum all jobs without series of their own.
 const Other = "other"
 
 // The words of Jobs.
@@ -55,12 +54,11 @@ func (j Jobs) String() string {
 	return strconv.Itoa(int(j))
 }
 
-// chooseEvery is how often it is looked which jobs are the busiest.
+// chooseEvery is how often the busiest jobs are chosen.
 const chooseEvery = 5 * time.Minute
 
-// shown knows which jobs have series of their own: the busiest, by the attempts of items
-// that ended. What was counted before counts half as much with each look, and a job has to
-// be twice as busy as another one to take its place: series that come and go are of
+// shown knows which jobs have their own series: the busiest, by the attempts of items that ended. Each choice halves the
+// earlier counts, and a job replaces another one only if it is twice as busy, because series that come and go are of
 // little use. It is safe for concurrent use.
 type shown struct {
 	limit Jobs // not changed
@@ -86,8 +84,8 @@ func (s *shown) has(job string) bool {
 	return s.names[job]
 }
 
-// gone reports whether a job would have series of its own, but the host does not have it:
-// its last runs may end after it was removed.
+// gone reports whether a job would have its own series, but the host does not have the job: its last runs may end after
+// its removal.
 func (s *shown) gone(job string) bool {
 	if s.limit != AllJobs || job == "" {
 		return false

@@ -67,7 +67,7 @@ func (q *queue) take() []*span {
 	return batch
 }
 
-// count notes what became of spans that were taken.
+// count counts accepted spans by result.
 func (q *queue) count(sent, dropped int) {
 	q.mu.Lock()
 	defer q.mu.Unlock()

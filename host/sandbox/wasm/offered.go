@@ -70,8 +70,8 @@ type limitKind byte
 const (
 	// pathLength: wazero copies and cleans a path before it looks at its length.
 	pathLength limitKind = iota
-	// vectorCount is how many buffers are read or written. Fewer than the guest has are an answer
-	// that it has to expect.
+	// vectorCount is how many buffers are read or written. The host may limit it: a guest must expect that a call
+	// handles fewer buffers than it passed.
 	vectorCount
 	// subscriptionCount: wazero keeps an event for each, and overflows when it multiplies.
 	subscriptionCount

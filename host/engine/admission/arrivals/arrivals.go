@@ -1,8 +1,8 @@
-// Package arrivals spreads what many want to begin at once, such as a host's jobs when it
-// starts, or when the leader of many of them dies: only some of them go at a time, and of those that wait the one that is due first
-// is the next. Those that come again and again while others wait go after them: jobs that the registry refuses, or whose hosts
-// do not come to rest, keep no other one out. A few times are none of that: a job has to go several times until it is ready, and it
-// is better that some are ready soon than that all are late.
+// Package arrivals limits how many of many members begin something at the same time, such as a host's jobs when it
+// starts, or when the leader of many of them dies. Of the waiting members the one that is due first comes next. A member
+// that has had many turns while others wait comes after them, so that jobs that the registry refuses, or whose hosts keep
+// changing, do not block others. A few turns do not count, because a job needs several until it is ready, and some ready
+// jobs early are better than all late.
 package arrivals
 
 import (
@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Arrivals are those that go and those that wait. It is safe for concurrent use.
+// Arrivals are the members that have a turn, and those that wait for one. It is safe for concurrent use.
 type Arrivals[J comparable] struct {
 	most  int
 	name  func(J) string
@@ -22,27 +22,27 @@ type Arrivals[J comparable] struct {
 	going   map[J]bool
 	waiting map[J]wait
 	line    []J // those that wait, the next one last
-	// went counts the turns of each since the last time that none waited.
+	// went counts the turns of each member since the last time that none waited.
 	went map[J]int
 }
 
-// patience is how many turns one takes while others wait; then those go before it.
+// patience is how many turns a member takes while others wait before those come first.
 const patience = 8
 
-// wait is what decides when one goes that waits: how many times its patience is over, and by when it is due; zero is first.
+// wait orders a waiting member: by how many times it has used up its patience, then by when it is due; zero comes first.
 type wait struct {
 	over int
 	due  time.Time
 }
 
-// New returns arrivals of which none goes, and most do at once. Names decide between those that are due at
-// once; nudge is called for one that waited and may go. It must not call back.
+// New returns arrivals without members, of which at most most have a turn at the same time. name orders members that are
+// due at the same time. nudge is called for a member that waited and may now go; it must not call back.
 func New[J comparable](most int, name func(J) string, nudge func(J)) *Arrivals[J] {
 	return &Arrivals[J]{most: most, name: name, nudge: nudge, going: make(map[J]bool), waiting: make(map[J]wait), went: make(map[J]int)}
 }
 
-// Enter reports whether j may go now. If not it is nudged when it may. It has to leave in
-// either case, when it is done or does not want to go any more.
+// Enter reports whether j may go now. If not, nudge is called when it may. In both cases j must call Leave when it is
+// done or no longer wants to go.
 func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -57,13 +57,13 @@ func (a *Arrivals[J]) Enter(j J, due time.Time) bool {
 	return a.going[j]
 }
 
-// admit lets one go.
+// admit gives a member a turn.
 func (a *Arrivals[J]) admit(j J) {
 	a.going[j] = true
 	a.went[j]++
 }
 
-// Leave gives j's place to the next.
+// Leave ends j's turn or wait, and gives its place to the next.
 func (a *Arrivals[J]) Leave(j J) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -80,7 +80,7 @@ func (a *Arrivals[J]) Leave(j J) {
 	}
 }
 
-// forget takes j out of those that wait, if it does.
+// forget removes j from the waiting members, if it is one.
 func (a *Arrivals[J]) forget(j J) {
 	if _, waits := a.waiting[j]; waits {
 		at := a.place(j)
@@ -89,7 +89,7 @@ func (a *Arrivals[J]) forget(j J) {
 	}
 }
 
-// place is where one that waits belongs in the line.
+// place returns the place of a waiting member in the line.
 func (a *Arrivals[J]) place(j J) int {
 	at, _ := slices.BinarySearchFunc(a.line, j, func(other, j J) int {
 		o, w := a.waiting[other], a.waiting[j]

@@ -1,5 +1,5 @@
-// Package imminent knows when fires of this host are about to begin, so that work which is in
-// no hurry, such as a page or a look at files, can let them begin first.
+// Package imminent knows when fires of this host are about to begin, so that work that is not urgent, such as a page or a
+// scan of files, lets them begin first.
 package imminent
 
 import (
@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// lead is how long before an instant other work waits for it already.
+	// lead is how long before an instant other work begins to wait for it.
 	lead = 10 * time.Millisecond
-	// longest is how long after an instant other work waits at most: fires may be stopped by the
-	// registry, or be too many.
+	// longest is how long after an instant other work waits at most: the registry may delay fires, or there may be too
+	// many.
 	longest = 50 * time.Millisecond
 )
 
@@ -23,7 +23,7 @@ type Fires struct {
 	mu   sync.Mutex
 	next map[string]int64 // by job, Unix seconds: schedules have no finer instants
 	jobs map[int64]int    // how many jobs have a second as their next
-	// begun is closed when a second has no job any more; nil: no work waits.
+	// begun is closed when no job has the second as its next instant any more; nil: no work waits.
 	begun chan struct{}
 }
 
@@ -32,7 +32,7 @@ func New(clock func() time.Time) *Fires {
 	return &Fires{clock: clock, next: make(map[string]int64), jobs: make(map[int64]int)}
 }
 
-// Expect notes a job's next instant; zero for none. A job whose fire has begun has another.
+// Expect sets a job's next instant; zero for none. A job whose fire has begun calls it with another instant.
 func (f *Fires) Expect(job string, at time.Time) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,7 +51,7 @@ func (f *Fires) Expect(job string, at time.Time) {
 	f.jobs[at.Unix()]++
 }
 
-// gone takes a job off a second. mu is held.
+// gone removes a job from a second. The caller holds mu.
 func (f *Fires) gone(second int64) {
 	if f.jobs[second]--; f.jobs[second] > 0 {
 		return
@@ -63,8 +63,8 @@ func (f *Fires) gone(second int64) {
 	}
 }
 
-// Wait returns when no fire is about to begin: none has an instant within the next 10 ms, and
-// those of the last 50 ms have begun. It returns at once if ctx is done, and waits 60 ms at most.
+// Wait returns when no fire is about to begin: none has an instant within the next 10 ms, and those of the last 50 ms
+// have begun. It returns at once if ctx is done, and waits 60 ms at most.
 func (f *Fires) Wait(ctx context.Context) {
 	now := f.clock()
 	second := now.Add(lead).Truncate(time.Second)
@@ -85,8 +85,8 @@ func (f *Fires) Wait(ctx context.Context) {
 	}
 }
 
-// due returns a channel that is closed when jobs have begun, nil if none is due in a second or if
-// that was too long ago.
+// due returns a channel that is closed when the jobs of a second have begun; nil if none is due in it, or if the second
+// is too long ago.
 func (f *Fires) due(second time.Time) <-chan struct{} {
 	f.mu.Lock()
 	defer f.mu.Unlock()

@@ -1,6 +1,5 @@
-// Package inflight bounds how many commits of a host are under way at once, by how long
-// the registry takes to answer them, and how many loops of jobs work at once. Those who wait
-// are served group by group in turn, so that a group of many jobs does not hold up the others.
+// Package inflight limits how many commits of a host are in flight, by the response time of the registry, and how many
+// loops of jobs work at the same time. Groups take turns, so that a group of many jobs does not block the others.
 package inflight
 
 import (
@@ -10,25 +9,22 @@ import (
 )
 
 const (
-	// firstCommits is how many commits may be under way before any was answered.
+	// firstCommits is how many commits may be in flight before any was answered.
 	firstCommits = 64
 	leastCommits = 4
 	mostCommits  = 1024
-	// quickCommit is a time that no registry has to explain.
+	// quickCommit is a response time that never counts as slow.
 	quickCommit = 50 * time.Millisecond
-	// slowCommits is how many times its shortest answer of late a registry may
-	// take before it counts as slow.
+	// slowCommits is how many times its recent shortest response time a registry may take before it counts as slow.
 	slowCommits = 4
-	// latencyWindow is how long the shortest answer counts.
+	// latencyWindow is how long the shortest response time is remembered.
 	latencyWindow = time.Minute
 )
 
-// Commits bounds how many commits of the host are under way at once, so that a slow
-// registry is given fewer and larger ones: who waits here has more to write when its
-// turn comes, and answers that prove the session alive do not queue behind hundreds.
-// The bound grows while it is used up: by one for each answer in time until one was
-// slow, and by one for each round of them from then on. It is halved for a round of
-// slow ones. It is safe for concurrent use.
+// Commits limits how many commits of the host are in flight, so that a slow registry gets fewer and larger ones: a job
+// that waits here has more to write at its turn, and heartbeats do not queue behind hundreds of commits. The limit grows
+// while it is used up: by one for each timely answer until the first slow one, and by one for each round of answers
+// afterwards. A round of slow answers halves it. It is safe for concurrent use.
 type Commits struct {
 	mu      sync.Mutex
 	limit   float64
@@ -36,19 +32,18 @@ type Commits struct {
 	waiting line
 	sent    uint64    // commits that have come so far
 	lowered time.Time // what was sent before says nothing of the bound since
-	// least are the shortest answers of this window and of the one before, which
-	// began at since.
+	// least are the shortest response times of this window and of the previous one; this window began at since.
 	least [2]time.Duration
 	since time.Time
 }
 
-// New returns a bound that no commit has met.
+// New returns a limit that has seen no commits.
 func New() *Commits { return &Commits{limit: firstCommits} }
 
-// Enter waits until a commit of a job may be sent, and calls late once if that takes longer
-// than patience. Groups have the same part of the bound, however many jobs each has; within a
-// group commits in a hurry, which begin or end runs, go before the others, three of four, and of them the job goes first
-// whose last commit is longest ago. After an error there is nothing to leave.
+// Enter waits until a commit of a job may be sent, and calls late once if that takes longer than patience. Groups get the
+// same share of the limit, however many jobs each has. Within a group, commits that begin or end runs (hurry) go before
+// the others three times of four, and of them the job whose last commit is longest ago goes first. After an error the
+// caller must not call Leave.
 func (c *Commits) Enter(ctx context.Context, job *Worker, hurry bool, patience time.Duration, late func()) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -86,8 +81,7 @@ func (c *Commits) Enter(ctx context.Context, job *Worker, hurry bool, patience t
 	return ctx.Err()
 }
 
-// Leave notes when a commit was sent, and that its answer came now. answered is false
-// if none did.
+// Leave records that a commit was sent at sent and answered now. answered is false if no answer came.
 func (c *Commits) Leave(sent, now time.Time, answered bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -122,7 +116,7 @@ func (c *Commits) note(took time.Duration, now time.Time) {
 	c.least[0] = min(c.least[0], took)
 }
 
-// shortest is the shortest answer of late; 0 if there was none.
+// shortest returns the recent shortest response time; 0 if there was none.
 func (c *Commits) shortest() time.Duration {
 	if c.least[1] == 0 {
 		return c.least[0]

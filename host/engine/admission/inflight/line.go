@@ -5,11 +5,10 @@ import (
 	"slices"
 )
 
-// line has those who wait. The next is one of the group that was served longest ago, so that a
-// group in which thousands wait does not hold up the others; of that group, and of groups that were
-// not served since they began to wait, it is the one with the lowest rank, and of several the one
-// that came first. Who is in a hurry goes before the others of its group, three times of four, so that these
-// come to their turn as well. A group is forgotten when none of it waits.
+// line orders waiters. The next waiter is from the group that was served longest ago, so that a group with thousands of
+// waiters does not block the others. Of that group, and of groups that were not served since they began to wait, it is
+// the waiter with the lowest rank, and of several the one that came first. A waiter with hurry goes before the others of
+// its group three times of four. A group is forgotten when it has no waiters.
 type line struct {
 	groups map[string]*group
 	heap   places[*group]
@@ -21,16 +20,16 @@ type group struct {
 	place  // by when it was served, then by its first waiter
 	name   string
 	served uint64
-	// waiting are those in a hurry, and the others; hurried is how many of the first went since one of the others did
-	// or could have.
+	// waiting are the waiters with hurry, and the others. hurried is how many of the first went since one of the others
+	// did or could have.
 	waiting [2]places[*waiter]
 	hurried int
 }
 
-// mostHurried is how many who are in a hurry go before one of their group that is not.
+// mostHurried is how many waiters with hurry go before one of their group without it.
 const mostHurried = 3
 
-// class is where waiters wait in a group.
+// class returns the index in waiting.
 func class(hurry bool) int {
 	if hurry {
 		return 0
@@ -38,7 +37,7 @@ func class(hurry bool) int {
 	return 1
 }
 
-// first is the next of the group.
+// first returns the next waiter of the group.
 func (g *group) first() *waiter {
 	if len(g.waiting[0]) > 0 && (g.hurried < mostHurried || len(g.waiting[1]) == 0) {
 		return g.waiting[0][0]
@@ -54,7 +53,7 @@ type waiter struct {
 	turn  chan struct{}
 }
 
-// push puts one more of a group into the line.
+// push adds a waiter of a group.
 func (l *line) push(name string, hurry bool, rank uint64) *waiter {
 	if l.groups == nil {
 		l.groups = make(map[string]*group)
@@ -77,7 +76,7 @@ func (l *line) push(name string, hurry bool, rank uint64) *waiter {
 	return w
 }
 
-// pop takes the next one out and lets it go; nil if none waits.
+// pop removes the next waiter and lets it go; nil if none waits.
 func (l *line) pop() *waiter {
 	if len(l.heap) == 0 {
 		return nil
@@ -94,7 +93,7 @@ func (l *line) pop() *waiter {
 	return w
 }
 
-// remove takes one out; false if its turn has come already.
+// remove removes a waiter; it returns false if the waiter's turn has already come.
 func (l *line) remove(w *waiter) bool {
 	if w.at < 0 {
 		return false
@@ -110,7 +109,7 @@ func (l *line) remove(w *waiter) bool {
 	return true
 }
 
-// settle puts a group where it belongs now.
+// settle moves a group to its present place.
 func (l *line) settle(g *group) {
 	g.order()
 	heap.Fix(&l.heap, g.at)
@@ -121,7 +120,7 @@ func (g *group) order() {
 	g.key = [3]uint64{g.served, first[0], first[1]}
 }
 
-// place is where something is in a heap, and by what it is ordered.
+// place is the position of an element in a heap, and its sort key.
 type place struct {
 	key [3]uint64
 	at  int // -1 when it was taken out

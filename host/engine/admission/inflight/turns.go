@@ -5,11 +5,10 @@ import (
 	"sync"
 )
 
-// Turns has the loops of a host's jobs work a few at a time. If thousands of them were ready at
-// once, the scheduler would give each the processor as often as any other, and a fire, which
-// needs it several times in a row, would take several times as long as all of them. All methods of
-// Turns are safe for concurrent use, those of one Worker are called by one goroutine. A Worker may enter
-// [Commits] from any.
+// Turns lets the loops of a host's jobs work a few at a time. If thousands of loops were ready at once, the scheduler
+// would give each the processor equally often, and a fire, which needs the processor several times in a row, would take
+// several times as long as all of them. Turns is safe for concurrent use. The methods of one Worker must be called by one
+// goroutine; a Worker may enter [Commits] from any.
 type Turns struct {
 	mu    sync.Mutex
 	free  int
@@ -17,16 +16,16 @@ type Turns struct {
 	line  line
 }
 
-// NewTurns returns turns of which n are taken at once.
+// NewTurns returns turns for n workers at a time.
 func NewTurns(n int) *Turns { return &Turns{free: n} }
 
 // Worker is the loop of one job.
 type Worker struct {
 	turns *Turns
-	// Group is whom the worker shares turns with: groups have the same part of them, however many
-	// workers each has. Within a group the next turn is of the worker whose last is longest ago.
+	// Group is the group with which the worker shares turns. Groups get the same share of turns, however many workers
+	// each has. Within a group the worker whose last turn is longest ago comes next.
 	Group string
-	// Hurry is set while the worker begins or ends runs: it goes before those of its group that do not.
+	// Hurry is set while the worker begins or ends runs: it goes before workers of its group without it.
 	Hurry bool
 	last  uint64
 	has   bool
@@ -34,10 +33,10 @@ type Worker struct {
 	sent  uint64 // when it last came to commit; of Commits
 }
 
-// Worker returns one more worker of a group.
+// Worker returns a new worker of a group.
 func (t *Turns) Worker(group string) *Worker { return &Worker{turns: t, Group: group} }
 
-// Take waits for the worker's turn, until done is closed: then it returns without one.
+// Take waits for the worker's turn. It returns without a turn when done is closed.
 func (w *Worker) Take(done <-chan struct{}) {
 	t := w.turns
 	t.mu.Lock()
@@ -60,7 +59,7 @@ func (w *Worker) Take(done <-chan struct{}) {
 	}
 }
 
-// mark notes that the worker has a turn. turns.mu is held.
+// mark records that the worker has a turn. The caller holds turns.mu.
 func (w *Worker) mark() {
 	w.turns.given++
 	w.last, w.has, w.done = w.turns.given, true, 0
@@ -83,9 +82,9 @@ func (w *Worker) Give() {
 // turnWork is how many pieces of work a worker does before others go, if any wait.
 const turnWork = 128
 
-// Worked notes that the worker has done a piece of work in its turn, such as one item. After turnWork of them it
-// gives up the turn to those who wait for one, and takes another; if none waits, other goroutines go first. So a job of
-// many items holds up the others for as long as some of its items take, and not all. The caller must hold no lock.
+// Worked records that the worker has done a piece of work in its turn, such as one item. After turnWork pieces it gives
+// the turn to waiting workers, and takes another; if none waits, other goroutines go first. So a job of many items blocks
+// the others only for some of its items. The caller must hold no lock.
 func (w *Worker) Worked(done <-chan struct{}) {
 	if !w.has {
 		return
@@ -106,7 +105,7 @@ func (w *Worker) Worked(done <-chan struct{}) {
 	runtime.Gosched()
 }
 
-// Rest gives up the turn while f waits for others, such as the registry.
+// Rest gives up the turn while f waits for something else, such as the registry, and takes another turn after f.
 func (w *Worker) Rest(done <-chan struct{}, f func()) {
 	if !w.has {
 		f()
