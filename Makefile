@@ -114,7 +114,7 @@ empty :=
 any = '^($(subst $(empty) ,|,$(strip $(1))))$$'
 
 .PHONY: sim
-sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws chains and arguments, too
+sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws backfills, chains and arguments, too
 	$(GO) test -count 1 -timeout 20m -run $(call any,$(STEPS)) ./coordination -model.time 0
 	@# The hosts leave much garbage and hold little: GOGC spares a sixth of the time.
 	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run $(call any,$(HOSTS)) ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS)) $(if $(MORE),-sim.more)

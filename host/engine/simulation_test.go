@@ -30,7 +30,7 @@ import (
 var (
 	simSeeds = flag.Int("sim.seeds", simDefault, "how many seeds the simulation runs")
 	simSeed  = flag.Int64("sim.seed", 0, "run only this seed, and print what happened")
-	simMore  = flag.Bool("sim.more", false, "draw chains, and triggers with arguments, as well: of a few hundred seeds one finds something that is not mended yet")
+	simMore  = flag.Bool("sim.more", false, "draw backfills, chains, and triggers with arguments, as well: of a few hundred seeds one finds something that is not mended yet")
 )
 
 // TestSimulation lets hosts come, go, crash and lose their sessions at random
@@ -263,7 +263,7 @@ func (w *world) besides() (props map[string]string, next jobconfig.Configuration
 		next.Props["wasm.catchUp"] = []string{"none", "latest", "all"}[w.draw(3)]
 		said = append(said, fmt.Sprintf("next with %d items after %s, failover %v, misfire %v, %v", next.ShardingTotalCount, list, next.Failover, next.Misfire, next.Props))
 	}
-	if w.backfills = w.draw(2) == 0; w.backfills {
+	if w.backfills = w.draw(2) == 0 && *simMore; w.backfills {
 		said = append(said, "backfills")
 	}
 	if w.asks = w.draw(2) == 0 && *simMore; w.asks {
