@@ -173,7 +173,7 @@ func (e *ChainError) Error() string {
 	if e.Missing {
 		return fmt.Sprintf("after: job %q is not in the registry (%s)", jobconfig.Clip(e.Path[len(e.Path)-1]), jobconfig.Clip(path))
 	}
-	return "after: the jobs would follow each other in a circle: " + clipPath(e.Path)
+	return "after: the jobs would come after each other: " + clipPath(e.Path)
 }
 
 // clipPath shortens a long path for people.

@@ -95,28 +95,28 @@ func (p *program) command() *cobra.Command {
 	var only []string
 	cmd := &cobra.Command{
 		Use:   "wasmjob-chaos [flags]",
-		Short: "Inject faults into a cluster of hosts, and check that it keeps its promises",
-		Long: `Start hosts from the wasmjob that is next to this program, give them jobs, and inject
-one fault after the other: kill -9, SIGSTOP, cut connections, slow links, SIGTERM,
-rolling restarts with a new module, and operators' actions in between. Then check the
-promises by the histories of all hosts, by what the guests themselves reported, and
-by sums that are right only if no batch was lost or repeated.
+		Short: "Attack a cluster of hosts, and see whether the promises hold",
+		Long: `Start hosts of the wasmjob that is next to this program, keep them busy, and break
+one thing after the other: kill -9, SIGSTOP, cut connections, slow links, SIGTERM,
+rolling restarts with a new module and operators' actions in between. Then judge
+by the histories of all hosts, by what the guests themselves said and by sums
+that only come out if no batch was lost or repeated.
 
 Without --zk it also starts three ZooKeeper servers (ZooKeeper and Java must be
-installed), kills, stops and partitions them, fills a disk (as root, on Linux), and
+installed), kills, halts and parts them, fills a disk (as root, on Linux), and
 reads their transaction log as one more witness. With --zk it uses a test cluster
-of yours: it adds its own hosts and jobs there, in a namespace that must have no
-jobs, and leaves everything else alone. Do not point it at a cluster that matters.
-At the end it removes its jobs, unless a promise was violated or --keep is given;
---remove removes what an earlier attack left behind.
+of yours: its hosts and its jobs come and go there, in a namespace that must have
+no jobs; what runs there otherwise is left alone. Do not point it at a cluster
+that matters. Its jobs are taken out of it at the end, unless something was
+violated, or --keep is given; --remove takes away what is left of an attack.
 
 Its hosts reach the servers through proxies on this machine. With TLS they
-therefore need one name that is in the certificates of all servers. If the servers'
-certificates have no such name, attack through one server: name only that one in
---zk. --zk-tls-server-name says which name to expect.
+therefore need a name that is in the certificates of all servers: if none of the
+names that --zk and the certificates tell is, give it with --zk-tls-server-name,
+or attack through one server.
 
-The exit code is 0 only if no promise was violated. After a violation the evidence
-stays in a directory that the output names, with a timeline in report.txt.`,
+The end is 0 only if nothing was violated. If something was, all that was seen
+stays in a directory, which is named, with a timeline in report.txt.`,
 		Example: `  wasmjob-chaos
   wasmjob-chaos --duration 2m --seed 7
   wasmjob-chaos --zk zk1:2181,zk2:2181 --namespace chaos-test --session-timeout 10s
@@ -148,24 +148,24 @@ stays in a directory that the output names, with a timeline in report.txt.`,
 	cmd.SetErr(p.err)
 	cmd.SetFlagErrorFunc(func(_ *cobra.Command, err error) error { return usageError{err} })
 	flags := cmd.Flags()
-	flags.DurationVar(&o.Duration, "duration", chaos.DefaultDuration, "inject faults for this `DURATION`; -1s: until each kind of fault was injected once")
-	flags.Uint64Var(&o.Seed, "seed", 0, "`NUMBER` from which the plan of faults is drawn (default: a random one)")
+	flags.DurationVar(&o.Duration, "duration", chaos.DefaultDuration, "begin faults for `DURATION`; -1s is until each kind was there once")
+	flags.Uint64Var(&o.Seed, "seed", 0, "`NUMBER` that makes the plan (default: another one each time)")
 	flags.IntVar(&o.Hosts, "hosts", chaos.DefaultHosts, "start this `NUMBER` of hosts")
-	flags.DurationVar(&o.SessionTimeout, "session-timeout", 0, "session timeout of the hosts (default 6s, with --zk 30s)")
-	flags.StringSliceVar(&only, "only", nil, "inject only faults of these `KINDS`")
-	flags.StringVar(&o.Dir, "dir", "", "write logs, histories and the report to this `DIR`, which must be empty (default: a temporary one, removed if no promise was violated)")
-	flags.BoolVar(&o.Keep, "keep", false, "keep the directory, and the jobs in the test cluster, also if no promise was violated")
-	flags.BoolVar(&p.remove, "remove", false, "do not attack: remove the jobs of earlier attacks from the namespace")
-	flags.BoolVar(&o.Reuse, "reuse-namespace", false, "allow a namespace that already has jobs")
+	flags.DurationVar(&o.SessionTimeout, "session-timeout", 0, "of the hosts (default 6s, with --zk 30s)")
+	flags.StringSliceVar(&only, "only", nil, "only faults of these `KINDS`")
+	flags.StringVar(&o.Dir, "dir", "", "keep everything in this `DIR`, which must be empty (default: a temporary one, removed if all is well)")
+	flags.BoolVar(&o.Keep, "keep", false, "keep it also if all is well, and the jobs in the test cluster")
+	flags.BoolVar(&p.remove, "remove", false, "do not attack, but take the jobs of earlier attacks out of the namespace")
+	flags.BoolVar(&o.Reuse, "reuse-namespace", false, "use a namespace that has jobs")
 	flags.BoolVar(&p.asJSON, "json", false, "print the report as JSON")
-	flags.StringVar(&p.config, "config", "", "read --zk-… settings that are not given as flags from this settings `FILE` of wasmjob")
+	flags.StringVar(&p.config, "config", "", "read the --zk-… settings that no flag gives from this `FILE` with settings of wasmjob")
 	flags.StringVar(&o.Namespace, "namespace", "", "`NAME` of a namespace of the test cluster that has no jobs")
-	flags.StringVar(&z.Connect, "zk", "", "the test cluster's `SERVERS`, HOST:PORT joined by commas, with a path after the last as the root of all nodes")
-	flags.BoolVar(&z.TLS, "zk-tls", false, "connect to ZooKeeper by TLS; the other --zk-tls settings imply it")
-	flags.StringVar(&z.CAFile, "zk-tls-ca", "", "`FILE` with the authorities, PEM, that must have signed ZooKeeper's certificates (default: the system's)")
-	flags.StringVar(&z.CertFile, "zk-tls-cert", "", "`FILE` with this client's certificate, PEM, for ZooKeeper")
+	flags.StringVar(&z.Connect, "zk", "", "the test cluster's `SERVERS`, HOST:PORT joined by commas, with a path after the last if all is to be below one")
+	flags.BoolVar(&z.TLS, "zk-tls", false, "speak TLS to ZooKeeper; the other --zk-tls settings imply it")
+	flags.StringVar(&z.CAFile, "zk-tls-ca", "", "`FILE` with certificates, PEM, that ZooKeeper's are checked against (default: the system's)")
+	flags.StringVar(&z.CertFile, "zk-tls-cert", "", "`FILE` with the certificate, PEM, by which ZooKeeper knows this client")
 	flags.StringVar(&z.KeyFile, "zk-tls-key", "", "`FILE` with the key, PEM, of that certificate")
-	flags.StringVar(&z.ServerName, "zk-tls-server-name", "", "`NAME` that the servers' certificates must have (default: the host name in --zk)")
+	flags.StringVar(&z.ServerName, "zk-tls-server-name", "", "`NAME` in the servers' certificates (default: the one that is dialled)")
 	flags.StringVar(&z.CredentialsFile, "zk-credentials-file", "", "`FILE` with user:password for ZooKeeper's digest authentication, or "+ensemble.CredentialsVariable+" in the environment")
 	flags.SortFlags = false
 	return cmd
@@ -214,7 +214,7 @@ func host() (string, error) {
 func hostIn(dir string) (string, error) {
 	name, err := exec.LookPath(filepath.Join(dir, "wasmjob"))
 	if err != nil {
-		return "", fmt.Errorf("wasmjob must be next to this program, which starts its hosts from it: %w", err)
+		return "", fmt.Errorf("the hosts to attack are those of the wasmjob next to this program: %w", err)
 	}
 	return name, nil
 }
@@ -229,7 +229,7 @@ func (p *program) removeAttack(ctx context.Context) error {
 		return err
 	}
 	if len(removed) == 0 {
-		fmt.Fprintf(p.out, "namespace %s has no jobs of an attack\n", p.options.Namespace)
+		fmt.Fprintf(p.out, "there are no jobs of an attack in namespace %s\n", p.options.Namespace)
 		return nil
 	}
 	fmt.Fprintf(p.out, "removed %s from namespace %s\n", strings.Join(removed, ", "), p.options.Namespace)
@@ -281,7 +281,7 @@ func (p *program) reach(flags *pflag.FlagSet) (err error) {
 		return fmt.Errorf("--zk: %w", err)
 	}
 	if p.options.Namespace == "" {
-		return errors.New("--namespace is missing: name a namespace of the test cluster that has no jobs")
+		return errors.New("--namespace is missing: a namespace of the test cluster that has no jobs")
 	}
 	if (z.CertFile == "") != (z.KeyFile == "") {
 		return errors.New("a certificate and its key go together; give both --zk-tls-cert and --zk-tls-key")
@@ -294,7 +294,7 @@ func (p *program) reach(flags *pflag.FlagSet) (err error) {
 	from := ensemble.CredentialsVariable
 	if z.CredentialsFile != "" {
 		if z.Credentials != "" {
-			return fmt.Errorf("--zk-credentials-file: credentials were given in %s, too; give them once", from)
+			return fmt.Errorf("--zk-credentials-file: credentials are in %s, too; give them once", from)
 		}
 		from = z.CredentialsFile
 		warning := ""
@@ -400,7 +400,7 @@ func commonName(ctx context.Context, e *ensemble.Ensemble) (string, error) {
 		config.ServerName = host
 		leaf, err := leafOf(ctx, server, config)
 		if err != nil {
-			return "", fmt.Errorf("read the certificate of %s: %w", server, err)
+			return "", fmt.Errorf("look at the certificate of %s: %w", server, err)
 		}
 		leaves = append(leaves, leaf)
 	}
@@ -436,6 +436,6 @@ func nameOfAll(servers []string, leaves []*x509.Certificate) (string, error) {
 			return name, nil
 		}
 	}
-	return "", fmt.Errorf("the certificates of %s have no name in common, and the attacked hosts reach all servers through proxies under one name: "+
-		"name only one server in --zk, or give a name that all certificates have with --zk-tls-server-name", strings.Join(servers, " and "))
+	return "", fmt.Errorf("the certificates of %s have no name in common: hosts that are attacked reach all servers through proxies, under one name; "+
+		"name one server only with --zk, or a name with --zk-tls-server-name", strings.Join(servers, " and "))
 }

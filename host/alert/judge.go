@@ -294,7 +294,7 @@ func (j *Judge) See(e event.Event) {
 		}
 		if e.Wait == "" && jb.rules.Refused {
 			j.fire(Alert{Rule: Refused, Job: e.Job, Subject: j.server, OfHost: true, Since: e.Time,
-				Text: fmt.Sprintf("host %s cannot run %s: %s", j.server, e.Job, oneLine(e.Reason))}, false)
+				Text: fmt.Sprintf("host %s cannot run %s as it is: %s", j.server, e.Job, oneLine(e.Reason))}, false)
 		}
 	case event.FireEnded:
 		j.fireEnded(jb, e)
@@ -339,7 +339,7 @@ func (j *Judge) configured(jb *job, e event.Event) {
 		return
 	}
 	if e.Reason == "" {
-		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host follows the job's configuration again")
+		j.resolve(Alert{Rule: Refused, Job: e.Job, Subject: j.server}, e.Time, "the host goes by the job's configuration again")
 	}
 	j.set(jb, *e.Settings, e.Time)
 	j.plan(jb, e.Time)
@@ -352,7 +352,7 @@ func (j *Judge) set(jb *job, s event.Settings, now time.Time) {
 		jb.known = now
 	} else if before.Cron != s.Cron || before.TimeZone != s.TimeZone || before.Terms != s.Terms {
 		jb.from = now
-		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job has another cron or time zone")
+		j.resolve(Alert{Rule: StartWithin, Job: jb.name}, now, "the job goes by another cron or time zone")
 	}
 	jb.settings, jb.schedule = s, nil
 	jb.labels, _ = labels.Parse(s.Labels) // a host has written them
@@ -395,7 +395,7 @@ func (j *Judge) left(jb *job, e event.Event) {
 	j.forget(jb)
 }
 
-// session handles an event of this host's session.
+// session takes what becomes of this host's session.
 func (j *Judge) session(e event.Event) {
 	a := Alert{Rule: Session, Subject: j.server, OfHost: true, Since: e.Time, Host: e.Host}
 	switch {
@@ -406,9 +406,9 @@ func (j *Judge) session(e event.Event) {
 		j.live(e.Host)
 		return
 	case e.Reason == event.SessionSuspect || e.Reason == event.SessionYield:
-		a.Text = fmt.Sprintf("the session of host %s with the registry is in doubt: the registry does not answer, and the host begins no items", j.server)
+		a.Text = fmt.Sprintf("the session of host %s with the registry is in doubt: the registry does not answer, and nothing begins there", j.server)
 	case e.Reason == event.SessionLost:
-		a.Text = fmt.Sprintf("host %s has lost its session with the registry: it stopped all items and starts a new session", j.server)
+		a.Text = fmt.Sprintf("host %s has lost its session with the registry: everything was stopped there, and it starts a new one", j.server)
 		j.lost(e.Time)
 		j.host = ""
 	default:
@@ -426,10 +426,10 @@ func (j *Judge) registry(e event.Event) {
 	behind, changed := j.behind.See(e)
 	switch {
 	case e.Kind == event.RegistryBehind && j.file.Hosts.Registry:
-		a.Text = fmt.Sprintf("host %s reports: %s", j.server, oneLine(e.Reason))
+		a.Text = fmt.Sprintf("host %s has found: %s", j.server, oneLine(e.Reason))
 		j.fire(a, true)
 	case changed && !behind:
-		j.resolve(a, e.Time, "the host has a new session, in which the problem is gone")
+		j.resolve(a, e.Time, "the host has another session, which finds nothing of that")
 	}
 }
 
@@ -466,7 +466,7 @@ func (j *Judge) fileEvent(e event.Event) {
 	if e.Kind == event.Accepted {
 		a.Job = before.Job // the reason may have named a job
 		delete(j.refusals, a.Subject)
-		j.resolve(a, e.Time, "the file is no longer refused")
+		j.resolve(a, e.Time, "the file is not refused any more")
 		return
 	}
 	if known && before.Job != a.Job {
@@ -484,7 +484,7 @@ func (j *Judge) refuse(a Alert) {
 	}
 }
 
-// item handles an event of an item.
+// item takes what becomes of an item.
 func (j *Judge) item(jb *job, n int, e event.Event) {
 	of := func(r Rule) Alert { return Alert{Rule: r, Job: jb.name, Item: &n} }
 	switch e.Kind {
@@ -599,7 +599,7 @@ const runEnded = "the run has ended"
 // fireEnded handles the end of a fire on a host: the fire's alerts about long runs there are over.
 func (j *Judge) fireEnded(jb *job, e event.Event) {
 	if jb.idleJava != "" && e.Instant.After(jb.idleAt) { // the fire had no alert about it
-		j.resolve(jb.idle(e), e.Time, "the Java host has run a fire, or no longer has items")
+		j.resolve(jb.idle(e), e.Time, "the Java host has come to a fire, or has no items any more")
 		jb.idleJava = ""
 	}
 	for _, n := range e.Items {
@@ -611,7 +611,7 @@ func (j *Judge) fireEnded(jb *job, e event.Event) {
 
 // idle returns the alert about a Java host that has items of the job and runs none.
 func (jb *job) idle(e event.Event) Alert {
-	return Alert{Rule: Refused, Job: jb.name, Subject: jb.idleJava, Since: e.Time, Text: fmt.Sprintf("Java host %s owns items of %s and runs none of them: %s", jb.idleJava, jb.name, oneLine(e.Reason))}
+	return Alert{Rule: Refused, Job: jb.name, Subject: jb.idleJava, Since: e.Time, Text: fmt.Sprintf("Java host %s has items of %s and runs none of them: %s", jb.idleJava, jb.name, oneLine(e.Reason))}
 }
 
 // ended takes the end of a run on this host.
@@ -832,7 +832,7 @@ func (j *Judge) Checked(c Check, f Found, err error, now time.Time) {
 			why = "the job is paused"
 		}
 		if f.Java {
-			why = "the job has a host of ElasticJob, whose runs are unknown"
+			why = "a host of ElasticJob's is in the job, whose runs are not known"
 		}
 		j.resolve(a, now, why)
 		j.next(jb, c, now)
@@ -907,7 +907,7 @@ func (j *Judge) checkedStart(jb *job, c Check, f Found, a Alert, now time.Time) 
 	case f.Hosts == 0:
 		a.Text += "; no host has the job"
 	case open == len(missing):
-		a.Text += "; earlier runs have not ended"
+		a.Text += "; earlier runs are not over"
 	}
 	j.fire(a, false)
 	// The same again, or the newest instant whose deadline has passed by then.
@@ -959,7 +959,7 @@ func (j *Judge) checkedSuccess(jb *job, c Check, f Found, a Alert, now time.Time
 		return
 	}
 	if len(missing) == 0 {
-		j.resolve(a, now, "all items have succeeded recently")
+		j.resolve(a, now, "all items have succeeded lately")
 		j.again(jb, SucceedEvery, later(oldest.Add(d), now.Add(leastBetween)))
 		return
 	}
@@ -1034,16 +1034,16 @@ func (j *Judge) Keep(c Cluster, alerts []Alert, now time.Time) {
 	for _, id := range c.Gone() {
 		if server := tree.ServerOf(id); j.file.Hosts.Gone && !back[server] {
 			j.fire(Alert{Rule: HostGone, Subject: server, Host: id, Since: now,
-				Text: fmt.Sprintf("host %s is gone: its session with the registry ended without an orderly stop (%s)", server, id)}, false)
+				Text: fmt.Sprintf("host %s is gone: its session with the registry has ended, and it had not stopped in good order (%s)", server, id)}, false)
 		}
 	}
 	for i := range alerts {
 		switch a := &alerts[i]; {
 		case !a.Firing():
 		case a.Rule == HostGone && back[a.Subject]:
-			j.resolve(*a, now, "a host runs at that address again")
+			j.resolve(*a, now, "a host is at that address again")
 		case a.Rule == HostGone && now.Sub(a.Since) > goneFor:
-			j.resolve(*a, now, "the host has been gone for a day, and is no longer watched")
+			j.resolve(*a, now, "it is gone for a day, and is not looked for any more")
 		case a.OfHost && !slices.Contains(c.Alive, a.Host):
 			j.resolve(*a, now, "its host is gone")
 		case !j.wants(*a) && !slices.Contains(c.Alive, a.Host):

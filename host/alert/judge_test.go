@@ -297,11 +297,11 @@ func TestJudge_host(t *testing.T) {
 	b.take()
 	b.expect(
 		`12:00:00 fire refused: host 10.0.0.1 refuses j.wasm: line 2: job "j": no export`,
-		"12:00:00 fire refused: host 10.0.0.1 cannot run j: no cron",
-		"12:00:00 fire here session: the session of host 10.0.0.1 with the registry is in doubt: the registry does not answer, and the host begins no items",
+		"12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no cron",
+		"12:00:00 fire here session: the session of host 10.0.0.1 with the registry is in doubt: the registry does not answer, and nothing begins there",
 		"12:00:00 end here session: the session is live",
-		"12:00:00 end refused: the host follows the job's configuration again",
-		"12:00:00 end refused: the file is no longer refused",
+		"12:00:00 end refused: the host goes by the job's configuration again",
+		"12:00:00 end refused: the file is not refused any more",
 		"12:00:00 fire history: host 10.0.0.1 cannot write its history since 2026-03-01T12:00:00Z: failed to connect: dial tcp: connection refused",
 		"12:00:00 end history: the history is written again",
 	)
@@ -317,11 +317,11 @@ func TestJudge_refused(t *testing.T) {
 	b.see(event.Event{Kind: event.JobConfigured, Settings: settings, Reason: "too many items"})
 	b.see(event.Event{Kind: event.FireStarted, Instant: b.now, Items: []int{0}})
 	b.see(event.Event{Kind: event.JobChanged, Reason: "the configuration, in the registry"})
-	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j: too many items")
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items")
 	b.wait(time.Minute)
 	b.see(event.Event{Kind: event.JobConfigured, Settings: settings})
-	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j: too many items",
-		"12:01:00 end refused: the host follows the job's configuration again")
+	b.expect("12:00:00 fire refused: host 10.0.0.1 cannot run j as it is: too many items",
+		"12:01:00 end refused: the host goes by the job's configuration again")
 }
 
 // TestJudge_keeper: hosts that are gone, and what is over with them.
@@ -340,7 +340,7 @@ func TestJudge_keeper(t *testing.T) {
 		t.Errorf("%+v, want one, about %s", changes, other)
 	}
 	b.note(changes)
-	b.expect("12:00:00 fire hostGone: host 10.0.0.2 is gone: its session with the registry ended without an orderly stop (10.0.0.2@-@1-bb)")
+	b.expect("12:00:00 fire hostGone: host 10.0.0.2 is gone: its session with the registry has ended, and it had not stopped in good order (10.0.0.2@-@1-bb)")
 	if ids := gone.Gone(); !slices.Equal(ids, []string{other}) {
 		t.Errorf("gone %q", ids)
 	}
@@ -354,7 +354,7 @@ func TestJudge_keeper(t *testing.T) {
 	back := alert.Cluster{Hosts: []string{self, "10.0.0.2@-@2-cc"}, Alive: []string{self, "10.0.0.2@-@2-cc"}}
 	b.judge.Keep(back, standing, b.now)
 	b.take()
-	b.expect("12:00:00 end hostGone: a host runs at that address again")
+	b.expect("12:00:00 end hostGone: a host is at that address again")
 
 	// It does not, and is forgotten after a day. What it had to say of itself is over at once.
 	c := newBench(t, "hosts: {gone: true}")
@@ -370,7 +370,7 @@ func TestJudge_keeper(t *testing.T) {
 	c.said = nil
 	c.judge.Keep(alert.Cluster{Hosts: []string{self}, Alive: []string{self}}, standing, c.now.Add(25*time.Hour))
 	c.take()
-	c.expect("12:00:00 end hostGone: the host has been gone for a day, and is no longer watched", "12:00:00 end refused: its host is gone")
+	c.expect("12:00:00 end hostGone: it is gone for a day, and is not looked for any more", "12:00:00 end refused: its host is gone")
 }
 
 // records are what the registry has of the job, as a test changes it.
@@ -560,7 +560,7 @@ func TestJudge_startWithin_newJanitor(t *testing.T) {
 	b.wait(5*time.Minute + 40*time.Second)
 	b.see(event.Event{Kind: event.Janitor})
 	b.answers(2*time.Second, r.look)
-	b.expect("12:05:41 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:05:00 UTC, wanted within 20s; earlier runs have not ended")
+	b.expect("12:05:41 fire startWithin: item 0 of j has not begun: due at 2026-03-01 12:05:00 UTC, wanted within 20s; earlier runs are not over")
 	r.found.Items[0].Record.Instant = noon.Add(time.Hour).UnixMilli()
 	b.said = nil
 	b.answers(time.Minute, r.look)
@@ -636,7 +636,7 @@ func TestJudge_succeedEvery(t *testing.T) {
 	r.found.Items[1].Record = tree.Record{Ended: b.now.UnixMilli(), Outcome: "OK"}
 	b.see(event.Event{Kind: event.ItemCompleted, Item: number(1), Outcome: abi.OutcomeOK})
 	b.answers(5*time.Second, r.look) // sooner than it would look
-	if len(b.said) != 1 || !strings.Contains(b.said[0], "end succeedEvery: all items have succeeded recently") {
+	if len(b.said) != 1 || !strings.Contains(b.said[0], "end succeedEvery: all items have succeeded lately") {
 		t.Errorf("said %q", b.said)
 	}
 }
@@ -743,8 +743,8 @@ func TestJudge_refusedBeforeTheSession(t *testing.T) {
 	b.expect(
 		"12:00:00 end refused: the file is refused for another reason",
 		`12:00:00 fire refused: host 10.0.0.1 refuses j.wasm: job "j": no export`,
-		"12:00:00 end refused: the file is no longer refused",
-		"12:00:00 fire here session: host 10.0.0.1 has lost its session with the registry: it stopped all items and starts a new session",
+		"12:00:00 end refused: the file is not refused any more",
+		"12:00:00 fire here session: host 10.0.0.1 has lost its session with the registry: everything was stopped there, and it starts a new one",
 	)
 	if len(hosts) != 2 {
 		t.Errorf("begun by %q after it was accepted", hosts)
@@ -769,8 +769,8 @@ func TestJudge_registry(t *testing.T) {
 	live("10.0.0.1@-@1-ac")
 	b.said = slices.DeleteFunc(b.said, func(s string) bool { return !strings.Contains(s, "here registry:") })
 	b.expect(
-		"12:00:00 fire here registry: host 10.0.0.1 reports: this registry has gone back: run 'wasmjob registry adopt'",
-		"12:00:00 end here registry: the host has a new session, in which the problem is gone",
+		"12:00:00 fire here registry: host 10.0.0.1 has found: this registry has gone back: run 'wasmjob registry adopt'",
+		"12:00:00 end here registry: the host has another session, which finds nothing of that",
 	)
 	off := newBench(t, "hosts: {registry: false, session: false}")
 	off.see(behind)
@@ -826,8 +826,8 @@ func TestJudge_idleJava(t *testing.T) {
 	fire(false)
 	b.see(event.Event{Kind: event.JobError, Wait: event.WaitListener, Reason: "hosts of ours"})
 	b.expect(
-		"12:00:01 fire refused: Java host 10.0.0.9@-@99 owns items of j and runs none of them: waited",
-		"12:02:01 end refused: the Java host has run a fire, or no longer has items",
+		"12:00:01 fire refused: Java host 10.0.0.9@-@99 has items of j and runs none of them: waited",
+		"12:02:01 end refused: the Java host has come to a fire, or has no items any more",
 	)
 }
 
@@ -1032,7 +1032,7 @@ func TestJudge_removed(t *testing.T) {
 	// One that cannot be run is no job of this host's, but an alert that ends when it is left.
 	b.see(event.Event{Kind: event.JobError, Reason: "no module"})
 	b.see(event.Event{Kind: event.JobRemoved, Reason: "its definition is gone"})
-	b.expect("13:00:00 fire refused: host 10.0.0.1 cannot run j: no module", "13:00:00 end refused: the host has left the job")
+	b.expect("13:00:00 fire refused: host 10.0.0.1 cannot run j as it is: no module", "13:00:00 end refused: the host has left the job")
 
 	// One that no host had is forgotten when one has it.
 	b.judge.Orphans(map[string]event.Settings{"lone": {Cron: "0 * * * * ?", TimeZone: "UTC", Items: 1}}, b.now)

@@ -130,7 +130,7 @@ func TestRulesByLabels(t *testing.T) {
 		}
 	}
 	for file, want := range map[string]string{
-		`[{failures: 2}]`:                "jobs and labels are missing",
+		`[{failures: 2}]`:                "found neither jobs nor labels",
 		`[{labels: "a b", failures: 2}]`: `jobs.labels: found "a b"`,
 		`[{labels: "", failures: 2}]`:    "jobs.labels: found no conditions, expected some such as team=billing",
 		`[{labels: [a], failures: 2}]`:   "jobs.labels",

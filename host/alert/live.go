@@ -61,7 +61,7 @@ func (l *Live) look() {
 	if err != nil {
 		if text := err.Error(); text != l.Problem() {
 			l.problem.Store(&text)
-			l.log.Error("the alerts file is invalid; the previous one stays in force", zap.Error(err))
+			l.log.Error("the file of alerts is not taken; the one before stays in force", zap.Error(err))
 		}
 		return
 	}
@@ -70,7 +70,7 @@ func (l *Live) look() {
 		return
 	}
 	l.file.Store(f)
-	l.log.Info("read the changed alerts file", zap.String("file", l.path), zap.Int("routes", len(f.Routes)), zap.Int("receivers", len(f.Receivers)))
+	l.log.Info("alerts read again", zap.String("file", l.path), zap.Int("routes", len(f.Routes)), zap.Int("receivers", len(f.Receivers)))
 	select {
 	case l.changed <- struct{}{}:
 	default:

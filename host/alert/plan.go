@@ -19,7 +19,7 @@ type Message struct {
 	Over   []Alert
 }
 
-// Target is the receiver of the message.
+// Target is whom the message is for.
 func (m *Message) Target() Target { return target(m.Route, m.Receiver) }
 
 // IDs returns the ids of the alerts about which the message has news, or a repeat.
@@ -198,12 +198,12 @@ func (p *Plan) add(g *group, receiver string, held func(Target) bool, now time.T
 
 // Test returns a test message to a receiver of a route.
 func Test(r *Route, receiver string, now time.Time) Message {
-	a := Alert{Rule: "test", Text: "this is a test of the route " + r.Name + "; there is no problem", Since: now}.named()
+	a := Alert{Rule: "test", Text: "this is a test of the route " + r.Name + ", nothing is wrong", Since: now}.named()
 	return Message{Route: r.Name, Receiver: receiver, Group: "test", Firing: []Alert{a}, New: 1}
 }
 
 // PartlyError says that a message was accepted, but not for all recipients.
 type PartlyError struct{ Err error }
 
-func (e *PartlyError) Error() string { return "sent only to some recipients: " + e.Err.Error() }
+func (e *PartlyError) Error() string { return "not sent to all: " + e.Err.Error() }
 func (e *PartlyError) Unwrap() error { return e.Err }

@@ -15,7 +15,7 @@ func (f *File) Prometheus(source string) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# Made by 'wasmjob alert export' from %s.\n", source)
 	if names := f.labelNames(); len(names) > 0 {
-		fmt.Fprintf(&b, "# Some rules select jobs by labels, which hosts show only with the setting metricsLabels: %s (--metrics-labels).\n# On hosts without it, a rule of jobs with labels fires for no job, and a rule of the other jobs fires for all jobs.\n", strings.Join(names, ","))
+		fmt.Fprintf(&b, "# Some rules go by the labels of jobs, which hosts show only with the setting metricsLabels: %s (--metrics-labels).\n# On hosts without it a rule of jobs with labels fires for no job, and a rule of the other jobs fires for all.\n", strings.Join(names, ","))
 	}
 	b.WriteString("groups:\n  - name: wasmjob-alerts\n    rules:\n")
 	write := func(r row, name, jobs, expr, summary string) {

@@ -83,7 +83,7 @@ func (p *parser) job(n *yaml.Node) {
 	found := p.rules(&e, n, "jobs", jobFields)
 	e.jobs, e.labels = p.patterns(found["jobs"], "jobs.jobs"), p.selector(found["labels"], "jobs.labels")
 	if len(e.jobs) == 0 && found["labels"] == nil {
-		p.Problem(n, "jobs", "jobs and labels are missing, expected a pattern of jobs, such as team-a-*, or conditions for labels, such as team=billing")
+		p.Problem(n, "jobs", "found neither jobs nor labels, expected a pattern of jobs, such as team-a-*, or conditions for labels, such as team=billing")
 	}
 	p.out.entries = append(p.out.entries, e)
 }
@@ -218,12 +218,12 @@ func (p *parser) receiverOf(r *Receiver, n *yaml.Node, field string) {
 		p.email(r, n, field, found)
 	case Telegram:
 		if r.Chat == "" || r.SecretFile == "" {
-			p.Problem(n, field, "expected chat and tokenFile: the chat's id, and the file with the bot's token")
+			p.Problem(n, field, "expected chat and tokenFile: which chat, and the file with the bot's token")
 		}
 		p.address(found["url"], r.URL, field)
 	default:
 		if (r.URL == "") == (r.URLFile == "") {
-			p.Problem(n, field, "expected url, or urlFile, a file that has only the URL")
+			p.Problem(n, field, "expected url or urlFile, the file in which it stands alone")
 		}
 		p.address(found["url"], r.URL, field)
 	}
@@ -280,9 +280,9 @@ func (p *parser) email(r *Receiver, n *yaml.Node, field string, found map[string
 	}
 	switch {
 	case (r.User == "") != (r.SecretFile == ""):
-		p.Problem(n, field, "user and passwordFile must be given together")
+		p.Problem(n, field, "user and passwordFile go together")
 	case r.Plain && r.User != "":
-		p.Problem(n, field, "found a password for a connection without TLS (plain), expected none, because an eavesdropper could read it")
+		p.Problem(n, field, "found a password for a connection without TLS (plain), expected none: anybody on the way could read it")
 	}
 }
 

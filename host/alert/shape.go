@@ -10,12 +10,12 @@ const mostFailures = 1000
 
 // Schema is the JSON Schema of a file of alerts, for editors: of what the reader reads.
 func Schema() []byte {
-	return schema.Document(SchemaName, "wasmjob: alert rules, and who gets messages", fileFields)
+	return schema.Document(SchemaName, "wasmjob: who gets messages about what", fileFields)
 }
 
 var fileFields = schema.Object{
-	{Name: "receivers", Help: "The receivers of messages, by name", Is: schema.Map(receiverKinds.Shape())},
-	{Name: "routes", Help: "Which alerts go to which receivers; the first route that matches applies", Required: true, Is: schema.List(routeFields.Shape())},
+	{Name: "receivers", Help: "Who takes messages, by name", Is: schema.Map(receiverKinds.Shape())},
+	{Name: "routes", Help: "Which alerts go to whom; the first that fits counts", Required: true, Is: schema.List(routeFields.Shape())},
 	{Name: "defaults", Help: "The rules of all jobs", Is: ruleFields.Shape()},
 	{Name: "jobs", Help: "The rules of some jobs; later entries win", Is: schema.List(jobFields.Shape())},
 	{Name: "hosts", Help: "The rules about hosts", Is: hostFields.Shape()},
@@ -31,7 +31,7 @@ func handlerFields() (object schema.Object) {
 }
 
 var jobFields = append(schema.Object{
-	{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*; all jobs with the labels if it is missing", Is: schema.Texts(schema.Text())},
+	{Name: "jobs", Help: "Names of jobs, or patterns such as team-a-*; without any all that have the labels", Is: schema.Texts(schema.Text())},
 	{Name: "labels", Help: "Conditions for the labels of the jobs, such as team=billing,tier!=test", Is: schema.Text()},
 }, ruleFields...)
 
@@ -47,14 +47,14 @@ func objectOf(settings []setting) (object schema.Object) {
 
 var routeFields = schema.Object{
 	{Name: "name", Help: "Letters, digits, - and _", Required: true, Is: schema.Text()},
-	{Name: "jobs", Help: "Names of jobs, or patterns; all alerts if it is missing", Is: schema.Texts(schema.Text())},
-	{Name: "labels", Help: "Conditions for the labels of jobs, such as team=billing,tier!=test; all alerts if it is missing", Is: schema.Text()},
-	{Name: "rules", Help: "Rules; all if it is missing", Is: schema.Texts(schema.Words(ruleNames()...))},
+	{Name: "jobs", Help: "Names of jobs, or patterns; without any all alerts", Is: schema.Texts(schema.Text())},
+	{Name: "labels", Help: "Conditions for the labels of jobs, such as team=billing,tier!=test; without any all alerts", Is: schema.Text()},
+	{Name: "rules", Help: "Rules; without any all", Is: schema.Texts(schema.Words(ruleNames()...))},
 	{Name: "to", Help: "Names of receivers", Required: true, Is: schema.Texts(schema.Text())},
 	{Name: "group", Help: "Alerts that go into one message: those of the same job, rule, or both; default: [job]", Is: schema.List(schema.Words("job", "rule"))},
 	{Name: "wait", Help: "How long a first alert waits for others, such as 30s", Is: orOff(schema.Duration())},
-	{Name: "repeat", Help: "How soon an alert that is still active is sent again, such as 4h", Is: orOff(schema.Duration())},
-	{Name: "resolved", Help: "Whether the ends of alerts are sent; default: true", Is: schema.Boolean()},
+	{Name: "repeat", Help: "How soon an alert that goes on is sent again, such as 4h", Is: orOff(schema.Duration())},
+	{Name: "resolved", Help: "Whether ends of alerts are sent; default: true", Is: schema.Boolean()},
 	{Name: "continue", Help: "Whether later routes get the alert, too; default: false", Is: schema.Boolean()},
 }
 
@@ -81,7 +81,7 @@ var receiverFields = map[Kind]schema.Object{
 		{Name: "to", Help: "Addresses, such as ops@example.com", Required: true, Is: schema.Texts(schema.Text())},
 		{Name: "from", Help: "The sender's address", Required: true, Is: schema.Text()},
 		{Name: "server", Help: "HOST:PORT of the mail server", Required: true, Is: schema.Text()},
-		{Name: "user", Help: "The user to log in as", Is: schema.Text()},
+		{Name: "user", Help: "Whom to log in as", Is: schema.Text()},
 		{Name: "passwordFile", Help: "File with the password", Is: schema.Text()},
 		{Name: "plain", Help: "Whether to send without TLS", Is: schema.Boolean()},
 	},
@@ -100,8 +100,8 @@ var receiverFields = map[Kind]schema.Object{
 // posted are the fields of a receiver to which messages are posted.
 func posted(more ...schema.Field) schema.Object {
 	return append(schema.Object{
-		{Name: "url", Help: "URL to which messages are posted, if it is not a secret", Is: schema.Text()},
-		{Name: "urlFile", Help: "File that has only the URL", Is: schema.Text()},
+		{Name: "url", Help: "Where messages are posted, if it is no secret", Is: schema.Text()},
+		{Name: "urlFile", Help: "File in which the URL stands alone", Is: schema.Text()},
 	}, more...)
 }
 

@@ -148,7 +148,7 @@ var rows = []row{
 		on:   func(_ *File, r Rules, _ *Alert) bool { return r.StartWithin > 0 },
 		help: "explain", ofItem: true,
 		settings: []setting{duration(func(r *Rules) *time.Duration { return &r.StartWithin }, setting{
-			Field: schema.Field{Name: "startWithin", Help: "The latest begin of an item after its instant, such as 5m"}, standard: off, fires: "an item has not begun this long after an instant of its cron", over: "all items have begun for the newest instant",
+			Field: schema.Field{Name: "startWithin", Help: "How late an item may begin, such as 5m"}, standard: off, fires: "an item has not begun this long after an instant of its cron", over: "all items have begun for the newest instant",
 			metric: metric{name: "WasmjobNotStarted",
 				expr: "time() - max by (job, job_name) (wasmjob_job_next_fire_timestamp_seconds{SEL}) > LIMIT", summary: "{{ $labels.job_name }} was due {{ $value | humanizeDuration }} ago, and no host has fired it."},
 		})},
@@ -205,18 +205,18 @@ var rows = []row{
 		on:     func(_ *File, r Rules, _ *Alert) bool { return r.Refused },
 		settings: []setting{yes(func(r *Rules) *bool { return &r.Refused }, setting{
 			Field: schema.Field{Name: "refused", Help: "A host cannot run the job; default: true"},
-			fires: "a host refuses a file, or cannot run a job or some of its items; or a Java host [has items and runs none](elasticjob.md#listeners-that-run-once-over-all)",
-			over:  "the host no longer refuses it (running on with the previous version does not end the alert), or has left the job",
+			fires: "a host refuses a file, or cannot run a job, or some of its items, as it is; or a Java host [has items and runs none](elasticjob.md#listeners-that-run-once-over-all)",
+			over:  "the host no longer refuses it (that it goes on by what was in force before is no end), or has left the job",
 			metric: metric{name: "WasmjobRefused",
-				expr: `max by (job, job_name) (wasmjob_job_state{SEL, state="error"}) > 0`, summary: "A host cannot run {{ $labels.job_name }}."},
+				expr: `max by (job, job_name) (wasmjob_job_state{SEL, state="error"}) > 0`, summary: "A host cannot run {{ $labels.job_name }} as it is."},
 		})},
 		wait: "1m", // files are handled one after the other
 		whole: []wholeMetric{{func(f *File) bool { return f.For("", nil).Refused },
 			"WasmjobRefusedFiles", "wasmjob_refused_files > 0", "{{ $labels.instance }} refuses files of its plugins directory."}},
 	},
 	ofHosts(row{rule: HostGone, short: "host gone", chinese: "主机失联", asks: true, wait: "5m"}, // a restart takes as long as the drain of its host
-		"gone", "A host is gone without an orderly stop; default: true",
-		"a host's session has ended without an orderly stop", "a host runs at that address again, or a day has passed",
+		"gone", "A host is gone without a stop in good order; default: true",
+		"a host's session has ended, and the host had not stopped in good order", "a host is at that address again, or a day has passed",
 		func(h *Hosts) *bool { return &h.Gone },
 		wholeMetric{name: "WasmjobHostGone", expr: "up == 0 and on (job, instance) last_over_time(wasmjob_build_info[1h])", summary: "{{ $labels.instance }} does not answer."}),
 	ofHosts(row{rule: Session, short: "session", chinese: "会话异常", events: []event.Kind{event.Session}, wait: "2m"}, // a host that starts has none yet
@@ -226,8 +226,8 @@ var rows = []row{
 		wholeMetric{name: "WasmjobSession", expr: `wasmjob_registry_session_trust{trust="live"} == 0`, summary: "{{ $labels.instance }} has no live session with the registry."}),
 	ofHosts(row{rule: Registry, short: "registry went back", chinese: "注册中心回退", events: []event.Kind{event.RegistryBehind, event.Session}},
 		"registry", "The registry has gone back, or was copied; default: true",
-		"a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether the host continues, or waits for `wasmjob registry adopt`",
-		"the host has a new session, in which the problem is gone",
+		"a host has found that the registry [has gone back](registry-restore.md), or was copied; the text says whether it goes on, or waits for `wasmjob registry adopt`",
+		"the host has another session, which finds nothing of that",
 		func(h *Hosts) *bool { return &h.Registry },
 		wholeMetric{name: "WasmjobRegistryBehind", expr: "wasmjob_registry_behind > 0", summary: "{{ $labels.instance }} has found that the registry has gone back, or was copied."}),
 	ofHosts(row{rule: History, short: "history", chinese: "历史无法写入", asks: true, wait: "1m"},

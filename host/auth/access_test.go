@@ -139,7 +139,7 @@ func TestGuard(t *testing.T) {
 		"the second knows":                   {[]Source{none, fixed{p: ann}, fixed{err: errors.New("never asked")}}, 200, ""},
 		"none knows":                         {[]Source{none, none}, 401, "/login"},
 		"the first is sure that it is wrong": {[]Source{fixed{err: Unauthenticated("wrong")}, fixed{p: ann}}, 401, "wrong"},
-		"ours":                               {[]Source{fixed{err: errors.New("file 42 is broken")}}, 503, "see its log"},
+		"ours":                               {[]Source{fixed{err: errors.New("file 42 is broken")}}, 503, "log says why"},
 	} {
 		g := NewGuard(zap.New(core), from, c.sources...)
 		var seen Principal
@@ -163,7 +163,7 @@ func TestGuard(t *testing.T) {
 			t.Errorf("%s: no WWW-Authenticate", name)
 		}
 	}
-	if logs.FilterMessageSnippet("could not be authenticated").Len() != 1 {
+	if logs.FilterMessageSnippet("cannot be found out").Len() != 1 {
 		t.Errorf("the log: %v", logs.All())
 	}
 }
@@ -192,7 +192,7 @@ func TestGuardAtOnce(t *testing.T) {
 		}
 	}
 	w := ask()
-	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 open requests of ann") {
+	if p := problemOf(t, w); w.Code != 429 || w.Header().Get("Retry-After") == "" || !strings.Contains(p.Detail, "400 requests of ann are open") {
 		t.Errorf("%d %v %+v", w.Code, w.Header(), p)
 	}
 }
@@ -245,7 +245,7 @@ func TestRequire(t *testing.T) {
 		{operation.View, "secret", `to view job "secret" you need the role viewer for it; ann has viewer of etl-*`},
 		{operation.Operate, "etl-1", `to operate job "etl-1" you need the role operator for it; ann has viewer of etl-*`},
 		{operation.Author, "etl-1", `the role author`},
-		{operation.Admin, "", `to administer all jobs, or anything beyond single jobs, you need the role admin for *; ann has`},
+		{operation.Admin, "", `to administer all jobs, or what is no job's, you need the role admin for *; ann has`},
 	} {
 		err := Require(ctx, c.action, c.job)
 		if c.want == "" {

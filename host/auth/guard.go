@@ -15,7 +15,7 @@ import (
 )
 
 // ErrNone is a source's error for a request without credentials of its kind.
-var ErrNone = errors.New("the request has no credentials")
+var ErrNone = errors.New("the request has nothing that says who sent it")
 
 // Source finds out who sent a request. It is safe for concurrent use.
 type Source interface {
@@ -73,8 +73,8 @@ func (g *Guard) problem(r *http.Request, err error) *Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	g.log.Error("the sender of a request could not be authenticated", zap.String("from", g.from(r)), zap.Error(err))
-	return NewProblem(NotNow, http.StatusServiceUnavailable, "the host cannot authenticate you at the moment; see its log")
+	g.log.Error("a request's sender cannot be found out", zap.String("from", g.from(r)), zap.Error(err))
+	return NewProblem(NotNow, http.StatusServiceUnavailable, "who you are cannot be found out at the moment; the host's log says why")
 }
 
 // Handler lets requests through to next with the principal in their context, and answers
@@ -115,7 +115,7 @@ func (g *Guard) refuse(w http.ResponseWriter, r *http.Request, answer func()) {
 		defer func() { <-g.strangers }()
 		answer()
 	default:
-		p := NewProblem(NotNow, http.StatusServiceUnavailable, "the host is answering too many requests of unknown senders; try again in a second")
+		p := NewProblem(NotNow, http.StatusServiceUnavailable, "too many requests of unknown senders are being answered; ask again in a second")
 		p.Header = http.Header{"Connection": {"close"}, "Retry-After": {"1"}}
 		p.ServeHTTP(w, r)
 	}
@@ -147,7 +147,7 @@ func Require(ctx context.Context, a operation.Action, job string) error {
 		return nil
 	}
 	if job == "" {
-		return NewProblem(RoleMissing, http.StatusForbidden, "to %s all jobs, or anything beyond single jobs, you need the role %s for %s; %s has %s", a, weakest(a), AllJobs, p, p.roles())
+		return NewProblem(RoleMissing, http.StatusForbidden, "to %s all jobs, or what is no job's, you need the role %s for %s; %s has %s", a, weakest(a), AllJobs, p, p.roles())
 	}
 	return NewProblem(RoleMissing, http.StatusForbidden, "to %s job %q you need the role %s for it; %s has %s", a, words.Clip(job), weakest(a), p, p.roles())
 }

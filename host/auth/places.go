@@ -30,7 +30,7 @@ type Places struct {
 	mu   sync.Mutex
 	open int
 	of   map[string]int // by principal
-	// freed is closed when a place is given back; nil if no caller waits.
+	// freed is closed when a place is given back; nil if nobody waits.
 	freed chan struct{}
 }
 
@@ -85,11 +85,11 @@ func (p *Places) try(ctx context.Context) (leave func(), freed <-chan struct{}, 
 func (p *Places) refuse(name string, most int) error {
 	switch {
 	case p.of[name] >= p.o.Each:
-		return p.full("this host has %d open %s of %s, the most for one user or token is %d; close some, or try again later", p.of[name], p.o.What, name, p.o.Each)
+		return p.full("%d %s of %s are open at this host, of at most %d for one user or token; close some, or come back later", p.of[name], p.o.What, name, p.o.Each)
 	case p.open >= most && most < p.o.All:
-		return p.full("this host has %d open %s of at most %d, and reserves the last %d for operators; ask another host, or try again later", p.open, p.o.What, p.o.All, p.o.Reserved)
+		return p.full("%d %s are open at this host, of at most %d, of which the last %d are for operators; ask another host, or come back later", p.open, p.o.What, p.o.All, p.o.Reserved)
 	case p.open >= most:
-		return p.full("this host has %d open %s, which is the most; ask another host, or try again later", p.open, p.o.What)
+		return p.full("%d %s are open at this host, which is the most; ask another host, or come back later", p.open, p.o.What)
 	}
 	return nil
 }

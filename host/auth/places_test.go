@@ -36,13 +36,13 @@ func TestPlaces(t *testing.T) {
 			}
 		}
 	}
-	take("ann", RoleViewer, 4, "this host has 4 open streams of ann, the most for one user or token is 4")
-	take("bob", RoleViewer, 3, "this host has 7 open streams of at most 10, and reserves the last 3 for operators")
-	take("cal", RoleViewer, 0, "reserves the last 3 for operators")
-	take("dan", RoleOperator, 3, "this host has 10 open streams, which is the most")
+	take("ann", RoleViewer, 4, "4 streams of ann are open at this host, of at most 4 for one user or token")
+	take("bob", RoleViewer, 3, "7 streams are open at this host, of at most 10, of which the last 3 are for operators")
+	take("cal", RoleViewer, 0, "the last 3 are for operators")
+	take("dan", RoleOperator, 3, "10 streams are open at this host, which is the most")
 	take("eve", RoleAdmin, 0, "which is the most")
 	leaves[0]() // ann's
-	take("cal", RoleViewer, 0, "reserves the last 3 for operators")
+	take("cal", RoleViewer, 0, "the last 3 are for operators")
 	take("eve", RoleAdmin, 1, "which is the most")
 	for _, leave := range leaves[1:] {
 		leave()

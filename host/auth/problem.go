@@ -110,7 +110,7 @@ func (p *Problem) ServeHTTP(w http.ResponseWriter, _ *http.Request) {
 func Answer(w http.ResponseWriter, r *http.Request, err error) {
 	var p *Problem
 	if !errors.As(err, &p) {
-		p = NewProblem("about:blank", http.StatusInternalServerError, "this failed; see the host's log")
+		p = NewProblem("about:blank", http.StatusInternalServerError, "this failed; the host's log says why")
 	}
 	p.ServeHTTP(w, r)
 }

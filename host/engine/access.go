@@ -11,9 +11,8 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// access is the part of a job's loop that uses the registry. It has this host's membership as the loop knows it, the
-// registry's last refusal, and whether the registry differed from what this host knew. A concern that is given access,
-// such as a chain, reaches nothing else of the loop.
+// access is what the parts of a job's loop use of the registry: this host's membership, as the loop knows it, what the registry
+// refused last, and whether it was otherwise than this host knew. A part that is given it, as a chain is, reaches nothing else of the loop.
 type access struct {
 	shared
 	member  coordination.Member
@@ -22,7 +21,8 @@ type access struct {
 	againAt time.Time // when to try again what the registry's state stood against
 }
 
-// staleShare records that a begin met a conflict: the registry's state was not the one that this host knew.
+// staleShare is what a begin found out that met another state of the registry than
+// this host knew.
 type staleShare struct {
 	reread bool      // the share is to be read again, before anything begins
 	atOnce bool      // in a pass of the loop that follows this one at once
@@ -30,11 +30,11 @@ type staleShare struct {
 	at     time.Time // the last of them
 }
 
-// often reports whether more than three begins in a row met a conflict, so that probably no other host is about to change
-// the registry.
+// often reports whether so many begins in a row found the registry to be otherwise that
+// no host seems to be on the way to change anything.
 func (s *staleShare) often() bool { return s.count > 3 }
 
-// refusal is the registry's last refusal, and when to try again.
+// refusal is what the registry refused last, and when to try again.
 type refusal struct {
 	what     string
 	at       time.Time
@@ -42,13 +42,13 @@ type refusal struct {
 	conflict bool // a write met another state than this host knew: another program may have edited the job's nodes
 }
 
-// again makes the loop try again at the given time, or sooner.
+// again has the loop try again at a time, or sooner.
 func (a *access) again(now moment, at time.Time) { a.againAt = soonest(now.ahead(a.againAt), at) }
 
-// wakes returns when the registry may be asked again.
+// wakes is when the registry is asked again.
 func (a *access) wakes(now moment) time.Time { return now.ahead(a.refusal.retryAt, a.againAt) }
 
-// failed records that the registry refused a step, and when to try again.
+// failed notes that the registry refused, and when to try again.
 func (a *access) failed(now moment, what string, err error) {
 	if a.work.Err() != nil || errors.Is(err, registry.ErrSessionLost) {
 		return
@@ -58,27 +58,27 @@ func (a *access) failed(now moment, what string, err error) {
 		a.refusal.conflict = true
 	}
 	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
-	a.log.Warn(what+"; failed, trying again", zap.Error(err), zap.Duration("after", retryPause))
+	a.log.Warn(what+"; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
-// setback is failed for a step that other steps do not depend on. If the registry denies the step, setback returns true:
-// the host goes on, and the caller tries the step again later.
+// setback is failed for a step that others do not wait for. If the registry denies it, the
+// host goes on: it returns true, and the caller tries that step again later.
 func (a *access) setback(now moment, what string, err error) (later bool) {
 	if !registry.IsDenied(err) {
 		a.failed(now, what, err)
 		return false
 	}
 	a.refusal.what, a.refusal.at = what+": "+err.Error(), now.Time
-	a.log.Warn("the registry denied "+what+"; trying again later", zap.Error(err))
+	a.log.Warn(what+" is denied; trying again later", zap.Error(err))
 	return true
 }
 
-// rests reports whether the registry must not be asked yet, because it refused a moment ago.
+// rests reports whether the registry is not to be asked yet, because it refused a moment ago.
 func (a *access) rests(now moment) bool { return now.Before(a.refusal.retryAt) }
 
-// counts returns how many items there are: the count of the division by which they begin, not that of the configuration,
-// which each host reads at another time. Java hosts follow the configuration, and so do our hosts under a division by a
-// Java leader.
+// counts is how many items there are: as many as the division made by which they begin, and not
+// as the configuration says, of which each host hears at another time. Java hosts go by the
+// configuration, and so do ours by a division of theirs.
 func (a *access) counts() tree.Counts {
 	v, counts := &a.member.View, a.member.Share.Counts
 	if v.Division.Java || a.member.Share.Java || v.Division.Total == 0 {
@@ -90,22 +90,22 @@ func (a *access) counts() tree.Counts {
 	return v.Division.Counts
 }
 
-// beyond reports whether an item's number is not below the total count, which was larger before.
+// beyond reports whether an item is left over from a larger total count.
 func (a *access) beyond(it *item) bool {
 	total := a.counts().Total
 	return total > 0 && it.number >= total
 }
 
-// layoutOf returns the nodes of another job of the namespace.
+// layoutOf are the nodes of another job of the namespace.
 func (a *access) layoutOf(job string) tree.Layout {
 	return tree.NewLayout(a.member.Layout.Namespace, job)
 }
 
-// knowsShare reports whether this host's known share is that of the newest division.
+// knowsShare reports whether what this host knows of its share is what was divided.
 func (a *access) knowsShare() bool { return !a.stale.reread && a.member.Share.Current(a.member.View) }
 
-// foundStale makes a later pass of the loop read the share again, after a begin met a conflict: the next pass, or a later
-// one after several conflicts in a row.
+// foundStale has the share read again in a later pass of the loop, after a begin that
+// found the registry to be otherwise: at once, but for several of them in a row.
 func (a *access) foundStale(now moment) {
 	s := &a.stale
 	since := now.Sub(s.at)

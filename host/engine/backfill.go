@@ -18,14 +18,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// A backfill runs past instants of a job again. The division says that a job has a backfill; then one host, the janitor,
-// watches the backfill's node and the waiting triggers, and makes one instant after the other a trigger round.
-// coordination/admin/operate has the steps. The items of such a round run like those of every trigger.
+// Past instants that are run again. The division says that there are some; then one host, the janitor, watches the node of
+// the backfill and the triggers that wait, and makes a round of one instant after the other: coordination/admin/operate has
+// the steps. Each round is a trigger with an instant, and its items run as those of every trigger do.
 
-// backfillPause is when to try a refused step again, if no change that this host sees comes before.
+// backfillPause is when to try again what was refused, if nothing that this host hears of changes before.
 const backfillPause = 30 * time.Second
 
-// backfill is what the janitor's loop knows of a backfill.
+// backfill is what the loop of the janitor knows of one.
 type backfill struct {
 	feed    feed
 	heard   bool // a snapshot
@@ -34,15 +34,13 @@ type backfill struct {
 	waiting []string // instances that have not consumed a trigger
 	gaveAt  time.Time
 	at      time.Time // when to look again; zero: when there is news
-	// refused says why the backfill waits, retryAt is when to try again, and refusedFor is the state of the job at the
-	// refusal.
+	// refused says why it does not go on, retryAt is when to try again, and refusedFor is what the job was then.
 	refused    string
 	retryAt    time.Time
 	refusedFor string
 }
 
-// see takes a snapshot of the janitor's watch, and returns events for what it shows for the first time. items is the
-// job's item count.
+// see takes a snapshot of the janitor's watch, and returns what it shows for the first time. items is how many the job has.
 func (b *backfill) see(now moment, l tree.Layout, s registry.Snapshot, items int) (news []event.Event) {
 	was, went := b.known, b.going
 	node := s.Data(l.Backfill())
@@ -62,19 +60,18 @@ func (b *backfill) see(now moment, l tree.Layout, s registry.Snapshot, items int
 	return news
 }
 
-// backfillStep returns the progress of a backfill.
+// backfillStep is how far a backfill is.
 func backfillStep(b tree.Backfill) *event.BackfillStep {
 	return &event.BackfillStep{Since: time.UnixMilli(b.Since).UTC(), Done: b.Done, Total: b.Total}
 }
 
-// backfillGiven returns the event for the newest instant that was made a trigger round.
+// backfillGiven reports the newest instant that was given out, as a round.
 func backfillGiven(b tree.Backfill, round int64, items int) event.Event {
 	return event.Event{Kind: event.BackfillGiven, Instant: time.UnixMilli(b.Instants[b.Done-1]).UTC(), Trigger: round, Source: abi.SourceBackfill, Total: items,
 		Args: &event.TriggerArgs{Items: b.Items.String(), At: true, Backfill: true}, Backfill: backfillStep(b)}
 }
 
-// backfillEnded returns the event for the end of a backfill. last is the ended backfill that the registry keeps; kept is
-// false if it keeps none, because the job was removed.
+// backfillEnded reports the end of a backfill, of which last is what is kept; without it the job was removed.
 func backfillEnded(was, last tree.Backfill, kept bool) event.Event {
 	if kept {
 		was.Done = last.Done
@@ -90,7 +87,7 @@ func backfillEnded(was, last tree.Backfill, kept bool) event.Event {
 	}
 }
 
-// abandon ends the watch of a removed job, and returns the event for a backfill that was not finished.
+// abandon ends the watch of a job that is removed, and reports what goes on until then.
 func (b *backfill) abandon() (news []event.Event) {
 	if b.going {
 		news = []event.Event{backfillEnded(b.known, tree.Backfill{}, false)}
@@ -99,8 +96,8 @@ func (b *backfill) abandon() (news []event.Event) {
 	return news
 }
 
-// decide reports whether to take the next step now, and otherwise when; a zero time means at the next snapshot. live are
-// the instances whose triggers count. key is the state of the job: a refusal lasts until it changes.
+// decide reports whether to take the next step now, and if not when; zero: when there is news. live are the
+// instances whose triggers count, key is what may end a refusal.
 func (b *backfill) decide(now time.Time, live []string, key string) (step bool, at time.Time) {
 	waits := slices.ContainsFunc(b.waiting, func(id string) bool { return slices.Contains(live, id) })
 	switch {
@@ -109,25 +106,25 @@ func (b *backfill) decide(now time.Time, live []string, key string) (step bool, 
 	case b.refused != "" && key == b.refusedFor && now.Before(b.retryAt):
 		return false, b.retryAt
 	}
-	// The first instant begins at once, and a refused one as soon as it can; the end waits only for the last round.
+	// The first begins at once, and what was refused as soon as it can; the end waits for nothing but the last round.
 	if at = b.gaveAt.Add(time.Duration(b.known.Every) * time.Millisecond); b.known.Done > 0 && !b.known.GivenOut() && now.Before(at) {
 		return false, at
 	}
 	return true, time.Time{}
 }
 
-// backfillDeps is what a backfill needs of its job: the job as this host knows it, and the registry.
+// backfillDeps is what a backfill goes by: the job as this host knows it, and the registry.
 type backfillDeps struct {
 	registry registry.Center
 	layout   tree.Layout
 	view     *coordination.View
 	log      *zap.Logger
-	// retryAt is when the registry may be asked again after a refusal.
+	// retryAt is when the registry may be asked again, after it has refused.
 	retryAt time.Time
 }
 
-// follow does the janitor's part of a backfill; on other hosts it forgets the backfill. If the registry refuses, doing
-// names the step.
+// follow does what the janitor has to for a backfill, and forgets it on other hosts. The error is why the registry
+// refused, doing what.
 func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doing string, err error) {
 	v := d.view
 	if !v.IsJanitor() || !v.Division.Backfill && !b.going {
@@ -168,7 +165,7 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 		pause = lookAgain
 	case errors.Is(err, operate.ErrNothingRuns), errors.Is(err, operate.ErrNoTriggerArgs), errors.As(err, &arg):
 	default:
-		return "continuing a backfill", err
+		return "going on with a backfill", err
 	}
 	if why := err.Error(); b.refused != why {
 		b.refused = why
@@ -179,7 +176,7 @@ func (b *backfill) follow(ctx context.Context, now moment, d backfillDeps) (doin
 	return "", nil
 }
 
-// watch starts the janitor's watch.
+// watch begins the janitor's watch.
 func (b *backfill) watch(ctx context.Context, d backfillDeps) error {
 	return b.feed.open(ctx, d.registry, registry.Data(d.layout.Backfill()), registry.Data(d.layout.LastBackfill()), registry.Children(d.layout.Triggers()))
 }
@@ -192,7 +189,7 @@ func (b *backfill) stop() {
 	}
 }
 
-// status returns the current backfill as the janitor knows it; nil on other hosts and without a backfill.
+// status is the backfill that goes on, as the janitor knows it; nil on other hosts and without one.
 func (b *backfill) status() *BackfillStatus {
 	if !b.going {
 		return nil
@@ -202,37 +199,35 @@ func (b *backfill) status() *BackfillStatus {
 	return &s
 }
 
-// BackfillStatus is the state of a backfill, which runs past instants of a job again.
+// BackfillStatus is a backfill: past instants of a job that are run again.
 type BackfillStatus struct {
-	// From and To are the requested range; both ends are included.
+	// From and To are the range that was asked for; both count.
 	From time.Time `json:"from"`
 	To   time.Time `json:"to"`
-	// Total is how many instants the backfill runs. Done is how many of them have become a round: each of their items has
-	// begun, waits for its turn, or has a reason why it does not run. Newest is the last of these instants, zero without
-	// one.
+	// Total is how many instants run, and Done how many of them were given out: each of their items has begun, waits for
+	// its turn, or has the reason why not. Newest is the last of those, zero if there is none.
 	Total  int       `json:"total"`
 	Done   int       `json:"done"`
 	Newest time.Time `json:"newest,omitzero"`
-	// Items are the items that run, as ranges; empty means all.
+	// Items are those that run, as ranges; empty is all.
 	Items string `json:"items,omitempty"`
-	// Every is the minimum time between the begins of two instants.
+	// Every is the least time between two instants.
 	Every time.Duration `json:"everyNs"`
-	// Overlap says what happens to an item that still runs when its next instant begins: with queue_all it runs that
-	// instant afterwards, with skip it does not run that instant.
+	// Overlap is what becomes of an item that runs for something else when its turn comes: queue_all, it runs after that; skip, it
+	// leaves the instant out.
 	Overlap string `json:"overlap"`
-	// By is the user who requested it, Why the given reason, Since the time of the request.
+	// By is who asked for it, Why the reason that was given, Since when.
 	By    string    `json:"by,omitempty"`
 	Why   string    `json:"why,omitempty"`
 	Since time.Time `json:"since"`
-	// Waits says why the backfill waits; empty if it does not.
+	// Waits says why it does not go on, if so.
 	Waits string `json:"waits,omitempty"`
-	// Ended is when it ended, zero while it runs. Cancelled is the user who cancelled it, empty if it ended with its last
-	// instant.
+	// Ended is when it ended, zero if it goes on; Cancelled is who has cancelled it, empty if it ended with its last instant.
 	Ended     time.Time `json:"ended,omitzero"`
 	Cancelled string    `json:"cancelled,omitempty"`
 }
 
-// BackfillOf returns the status of a backfill in the registry.
+// BackfillOf is a backfill as the registry has it, for people.
 func BackfillOf(b tree.Backfill) BackfillStatus {
 	s := BackfillStatus{From: time.UnixMilli(b.From).UTC(), To: time.UnixMilli(b.To).UTC(), Total: b.Total, Done: b.Done, Items: b.Items.String(),
 		Every: time.Duration(b.Every) * time.Millisecond, Overlap: string(b.Overlap()), By: b.By, Why: b.Why, Since: time.UnixMilli(b.Since).UTC(), Cancelled: b.Cancelled}

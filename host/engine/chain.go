@@ -22,28 +22,28 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Chains: jobs that run after other jobs. coordination/chain.go has the protocol.
+// Jobs that come after other jobs. coordination/chain.go has the protocol.
 //
-// A job that runs after others has no clock. Its schedule is a list of instants: those of fires of the jobs before it
-// that ended with the required outcome. Each host of the job reads this list from the nodes ends of those jobs. The job's
-// policies decide about an instant that cannot begin when it comes, as with every schedule. A job that others run after
-// records the ends of its items as they complete; settleEnds records the ends of items that do not run.
+// A job that comes after others has no clock: its schedule is a list of the instants of their fires that have ended as is
+// demanded, which every host of it finds in their nodes ends. What becomes of such an instant that cannot begin when it
+// comes is up to the job's policies, as with every schedule. A job that others come after notes the ends of
+// its items as they complete; settleEnds notes those of items that do not run.
 
 const (
-	// settleGrace is how long it may be undecided whether an item runs in a fire that other items have ended.
+	// settleGrace is how long an item may leave open whether it runs in a fire that others have ended.
 	settleGrace = 5 * time.Second
-	// chainPause is when to check a chain again that is refused, or that could not be followed.
+	// chainPause is when to look again at a chain that is refused, or that could not be followed.
 	chainPause = 30 * time.Second
 )
 
-// chain is what the loop knows of the jobs before and after this one. It uses the registry; followChain tells it what is
-// due and which items run, and acts on what it returns.
+// chain is what the loop knows of the jobs before and after this one. It reaches the registry; what is due, and which items run,
+// followChain gives it and takes from it.
 type chain struct {
 	job   *access
 	turn  chainTurn
 	after []jobconfig.After // the jobs before, as the configuration in force has them
 	err   error             // why they are not followed
-	// checkedFor are the transactions of the configurations with which the chain was checked.
+	// checkedFor are the transactions of the configurations by which the chain was checked.
 	checkedFor string
 	watched    []registry.Query
 	feed       feed
@@ -57,29 +57,28 @@ type chain struct {
 	chained    tree.Chained
 	chainedAt  int64     // the transaction that wrote it
 	at         time.Time // when to look again
-	// elsewhereAt is when to read the outcomes of runs on other hosts; zero without such runs.
+	// elsewhereAt is when to read what became of runs on other hosts; zero if there are none.
 	elsewhereAt time.Time
 	straysAt    time.Time // when to look for followers that are none
 }
 
-// chainTurn orders the jobs of a host, which enter themselves with the jobs before them one at a time. enter reports
-// whether this job's turn has come.
+// chainTurn is the turn of one job of the host to enter itself with those before it. enter reports whether it has come.
 type chainTurn struct {
 	enter func() bool
 	leave func()
 }
 
-// reset forgets all except what the chain was given when it was made.
+// reset forgets all but what the chain was given.
 func (c *chain) reset() {
 	c.unwatch()
 	*c = chain{job: c.job, turn: c.turn}
 }
 
-// wakes returns when the chain has its next work.
+// wakes is when the chain has something to do again.
 func (c *chain) wakes(now moment) time.Time { return now.ahead(c.at, c.straysAt, c.elsewhereAt) }
 
-// chains is what the jobs of this host run after, by their configurations in force. A chain reads the registry only for
-// other jobs.
+// chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
+// from the registry.
 type chains struct {
 	mu    sync.Mutex
 	after map[string][]string
@@ -101,7 +100,7 @@ func (c *chains) forget(job string) {
 	delete(c.after, job)
 }
 
-// of returns the jobs that a job runs after; ok is false if no loop of this host has the job's configuration.
+// of returns what a job comes after; ok is false if no loop of the host has the job's configuration.
 func (c *chains) of(job string) (after []string, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,8 +108,8 @@ func (c *chains) of(job string) (after []string, ok bool) {
 	return after, ok
 }
 
-// set takes the jobs before this one from the configuration, and reports whether they have changed. This job leaves those
-// that are no longer among them.
+// set takes the jobs before from the configuration, and reports whether they are others than before. Those that are none
+// any more are left.
 func (c *chain) set(after []jobconfig.After) (changed bool) {
 	j := c.job
 	j.term.chains.set(j.name, after)
@@ -120,7 +119,7 @@ func (c *chain) set(after []jobconfig.After) (changed bool) {
 	for _, a := range c.after {
 		if !slices.ContainsFunc(after, func(b jobconfig.After) bool { return a.Job == b.Job }) {
 			if err := coordination.Unfollow(j.work, j.member.Registry, j.layoutOf(a.Job), j.name); err != nil {
-				j.log.Warn("this job could not leave the chain of a job before it; that job's leader will notice", zap.String("before", a.Job), zap.Error(err))
+				j.log.Warn("a job before is not left; its leader finds out", zap.String("before", a.Job), zap.Error(err))
 			}
 		}
 	}
@@ -128,7 +127,7 @@ func (c *chain) set(after []jobconfig.After) (changed bool) {
 	return true
 }
 
-// watch watches the jobs before this one, and, if others run after this job, the ends of its fires.
+// watch watches the jobs before, and how fires of this one end if others come after it.
 func (c *chain) watch(now moment) {
 	j := c.job
 	var want []registry.Query
@@ -172,15 +171,15 @@ func (c *chain) observe(s registry.Snapshot) {
 	c.seeChained(c.seen.Data(j.member.Layout.Chained()))
 }
 
-// seeChained takes the node chained, unless a newer version is known.
+// seeChained takes the node chained, unless a newer one is known.
 func (c *chain) seeChained(n registry.Node) {
 	if n.Exists && n.Mzxid >= c.chainedAt {
 		c.chained, c.chainedAt = tree.ParseChained(n.Data, n.Mzxid), n.Mzxid
 	}
 }
 
-// rootOf returns the trigger that started the chain of fires which led to this job's fire; 0 if no trigger did. It reads
-// a round from the registry that is newer than those this host knows.
+// rootOf is the trigger with which the chain of jobs began that has come to a fire of this one; 0 if none has.
+// A round that is newer than what this host knows it looks up.
 func (c *chain) rootOf(now moment, id tree.Fire) int64 {
 	j := c.job
 	if id.Trigger == 0 || len(c.after) == 0 {
@@ -189,7 +188,7 @@ func (c *chain) rootOf(now moment, id tree.Fire) int64 {
 	if id.Trigger > c.chainedAt && j.member.Followed() {
 		nodes, err := j.member.Registry.Read(j.work, registry.Data(j.member.Layout.Chained()))
 		if err != nil {
-			j.failed(now, "reading the trigger that caused this one", err)
+			j.failed(now, "reading which trigger has caused this one", err)
 			return 0
 		}
 		c.seeChained(nodes[0])
@@ -197,7 +196,7 @@ func (c *chain) rootOf(now moment, id tree.Fire) int64 {
 	return c.chained.RootOf(id.Trigger)
 }
 
-// enter checks the chain, and enters this job as a follower of the jobs before it.
+// enter checks the chain and enters this job with those before it.
 func (c *chain) enter(now moment, again bool) {
 	j := c.job
 	var key []string
@@ -231,7 +230,7 @@ func (c *chain) enter(now moment, again bool) {
 	}
 	c.checkedFor = strings.Join(key, " ")
 	if refused != nil && (c.err == nil || c.err.Error() != refused.Error()) {
-		j.log.Error("the jobs before cannot be followed", zap.Error(refused))
+		j.log.Error("the jobs before are not followed", zap.Error(refused))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(refused)))
 	}
 	if c.err = nil; refused != nil {
@@ -240,8 +239,8 @@ func (c *chain) enter(now moment, again bool) {
 	c.follow(now)
 }
 
-// follow enters this job as a follower of those jobs before it that do not know it yet, when it is this job's turn. If
-// several jobs with the same jobs before them tried at once, all but one would meet a conflict.
+// follow enters this job with those before it that do not have it, when it is the job's turn: of jobs with the same ones before
+// them all but one would have to try again.
 func (c *chain) follow(now moment) {
 	j := c.job
 	var causes []tree.Layout
@@ -276,8 +275,8 @@ func layoutNames(list []tree.Layout) []string {
 	return names
 }
 
-// instants returns the fires of the jobs before that ended with the required outcome. first is true for the first call
-// since the jobs before changed.
+// instants are those of the fires of the jobs before, as far as they have ended as is demanded. first says that they were
+// not asked for since the jobs before are these.
 func (c *chain) instants(now moment) (f due.Following, first bool) {
 	var before []due.Before
 	for _, a := range c.after {
@@ -297,7 +296,7 @@ func (c *chain) instants(now moment) (f due.Following, first bool) {
 	return f, first
 }
 
-// skipped is a fire of which no item begins, and the reason.
+// skipped is a fire of which no item begins, and why.
 type skipped struct {
 	id    tree.Fire
 	cause event.SkipCause
@@ -327,7 +326,7 @@ func (c *chain) unmetOf(unmet []due.Unmet, first bool, items *items) (report []s
 	return report
 }
 
-// causeOf returns the cause of an event for a fire after which the job does not run.
+// causeOf is why a job does not run after others.
 func causeOf(u due.Unmet) event.SkipCause {
 	if u.Late {
 		return event.SkipLate
@@ -335,8 +334,7 @@ func causeOf(u due.Unmet) event.SkipCause {
 	return event.SkipUnmet
 }
 
-// trigger triggers this job after triggers of the jobs before it, if this host is the leader. It returns the triggers
-// that this job does not run for.
+// trigger triggers the job for triggers of those before: the leader does. It returns those that the job does not run for.
 func (c *chain) trigger(now moment, rounds []due.Caused) (report []skipped) {
 	j := c.job
 	for _, r := range rounds {
@@ -376,7 +374,7 @@ func (c *chain) settle(now moment, items *items, passed func(tree.Fire) bool) {
 	open := j.member.Ends().Open()
 	records, err := c.readElsewhere(now, open, items)
 	if err != nil {
-		j.failed(now, "reading the outcomes of runs on other hosts", err)
+		j.failed(now, "reading how runs on other hosts have ended", err)
 		return
 	}
 	var begun, settled []tree.Settled
@@ -415,12 +413,12 @@ func (c *chain) settle(now moment, items *items, passed func(tree.Fire) bool) {
 		return
 	}
 	if _, err := j.member.SettleItems(j.work, now.wall, slices.Concat(begun, settled)...); err != nil {
-		j.failed(now, "recording the end of a fire", err)
+		j.failed(now, "noting how a fire has ended", err)
 	}
 }
 
-// unnoted returns the fire that an item of this host runs for, if that fire is not recorded yet because none of its items
-// has ended. A later fire that skips this item may end first, and after that no earlier fire is recorded.
+// unnoted is the fire that an item of this host runs for, if that is not noted because none of its items has ended: a later one,
+// which leaves the item out, may end before it, and none is noted that is before one that has.
 func (c *chain) unnoted(now moment, it *item, later tree.Fire) []tree.Settled {
 	id := it.run.Fire().ID
 	if _, noted := c.job.member.Ends().Find(id); noted || (id.Trigger == 0) != (later.Trigger == 0) {
@@ -459,7 +457,7 @@ func (c *chain) readElsewhere(now moment, open []tree.End, items *items) (map[in
 	return coordination.ReadItems(j.work, j.member.Registry, j.member.Layout, numbers)
 }
 
-// fate says whether an item still runs in a fire for which it has not recorded its end.
+// fate is what becomes of an item in a fire whose end it has not noted.
 type fate uint8
 
 const (
@@ -469,7 +467,7 @@ const (
 	fateOK
 )
 
-// fateIn decides the fate of an item. It waits while this host may simply not have heard of the fire yet.
+// fateIn decides that. While it may be that this host has only not heard of the fire, it waits.
 func (c *chain) fateIn(now moment, it *item, e tree.End, r tree.Record, passed func(tree.Fire) bool) fate {
 	j := c.job
 	id := e.Fire()
@@ -502,10 +500,10 @@ func (c *chain) fateIn(now moment, it *item, e tree.End, r tree.Record, passed f
 	return fateFailed
 }
 
-// straysInterval is how often the leader looks for followers that no longer run after this job.
+// straysInterval is how often the leader looks for followers that are none any more.
 const straysInterval = 10 * time.Minute
 
-// dropStrays removes followers that no longer run after this job, or were removed, if this host is the leader.
+// dropStrays takes jobs off the followers that do not come after this one any more, or were removed: the leader does.
 func (c *chain) dropStrays(now moment) {
 	j := c.job
 	followers := j.member.Ends().Followers
@@ -518,11 +516,11 @@ func (c *chain) dropStrays(now moment) {
 		err = coordination.Unfollow(j.work, j.member.Registry, j.member.Layout, strays...)
 	}
 	if err != nil {
-		j.setback(now, "looking for jobs that no longer come after this one", err)
+		j.setback(now, "looking for jobs that do not come after this one any more", err)
 	}
 }
 
-// followChain does this host's work for the jobs before and after this one.
+// followChain does what the jobs before and after demand.
 func (j *job) followChain(now moment) {
 	c := &j.chain
 	c.watch(now)
@@ -549,7 +547,7 @@ func (j *job) followChain(now moment) {
 	c.dropStrays(now)
 }
 
-// listInstants makes the fires of the jobs before into this job's schedule, and triggers this job after their triggers.
+// listInstants makes the schedule of the fires of the jobs before, and triggers the job if theirs were triggered.
 func (j *job) listInstants(now moment) {
 	if len(j.chain.after) == 0 {
 		return
@@ -574,8 +572,7 @@ func (j *job) listInstants(now moment) {
 	}
 }
 
-// passed reports whether this host has already handled a fire: an item that neither runs in it nor owes it will not run
-// in it.
+// passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.
 func (j *job) passed(id tree.Fire) bool {
 	if id.Trigger != 0 {
 		return j.trigger.consumed >= id.Trigger && j.member.View.Trigger == 0

@@ -369,7 +369,7 @@ func TestAfterRefused(t *testing.T) {
 		for _, e := range c.list(event.JobError) {
 			said = append(said, e.Job+": "+e.Reason)
 		}
-		for _, want := range []string{`orphan: after: job "nobody" is not in the registry (orphan -> nobody)`, "a: after: the jobs would follow each other in a circle: a -> c -> b -> a"} {
+		for _, want := range []string{`orphan: after: job "nobody" is not in the registry (orphan -> nobody)`, "a: after: the jobs would come after each other: a -> c -> b -> a"} {
 			if !slices.Contains(said, want) {
 				t.Errorf("reported %q, want %q", said, want)
 			}

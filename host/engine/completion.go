@@ -21,16 +21,17 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// killWatchAfter is how long guests of a fire run before this host watches for operators' kills. A shorter fire pays for
-// no watch; a kill that came meanwhile is found when the watch begins.
+// killWatchAfter is how long guests of a fire run before this host watches what
+// operators ask it to end. A fire that is over sooner costs nothing; what was
+// asked meanwhile is found then.
 const killWatchAfter = time.Second
 
-// longestRecorded bounds the reason in an item's record, in bytes, because each failure writes it and each list of items
-// reads it.
+// longestRecorded bounds the reason in an item's record, in bytes: it is written with
+// every failure, and read with every list of items.
 const longestRecorded = 200
 
-// recordedReason returns the reason of a failure for the item's record, which users of the cluster read without the
-// host's history.
+// recordedReason is what a record keeps of a failure, for who looks at the cluster
+// and not at one host's history.
 func recordedReason(r abi.Result) string {
 	if r.Outcome == abi.OutcomeOK {
 		return ""
@@ -110,7 +111,7 @@ func (rn *runner) commitEnded(now moment) {
 		beside, crowded := out.Crowded[n]
 		if crowded {
 			beside = cmp.Or(beside, event.BesideUnknown)
-			rn.log.Error("the item's running mark was missing, or another host's, when the item ended: a Java host ran the item at the same time, or the node was edited",
+			rn.log.Error("the item's running mark was another host's or gone when it ended: a Java host has run it at the same time, or the node was edited",
 				zap.Int("item", n), zap.String("run", e.Run.RunID()), zap.String("mark of", beside))
 		}
 		rn.settle(now, n, e, state, took, abi.Outcome(out.Closed[n].Outcome), beside)
@@ -120,8 +121,8 @@ func (rn *runner) commitEnded(now moment) {
 	}
 }
 
-// settle acts on an item's completion after it took effect or was refused. If other hosts have closed the run, closed is
-// their outcome. beside is Event.Beside.
+// settle draws the conclusions of an item's completion, once it took effect or was
+// refused. closed is with what outcome others have closed the run, if they have; beside is Event.Beside.
 func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.ItemState, took bool, closed abi.Outcome, beside string) {
 	f := e.Run.Fire()
 	f.Open--
@@ -170,7 +171,7 @@ func (rn *runner) settle(now moment, n int, e run.Ended, state coordination.Item
 	}
 }
 
-// closedCauses are the causes of events about runs that other hosts have closed.
+// closedCauses are the causes of events of runs that others have closed.
 var closedCauses = map[abi.Outcome]event.SkipCause{tree.OutcomeLost: event.SkipLost, tree.OutcomeHeld: event.SkipHeld, tree.OutcomeElsewhere: event.SkipElsewhere, abi.OutcomeCancelled: event.SkipDisabled}
 
 // reportEnd reports that an item's completion took effect, or why it did not.
@@ -185,10 +186,10 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	case !took && closed != "":
 		ev.Kind, ev.Cause, ev.Outcome = event.ItemSkipped, cmp.Or(closedCauses[closed], event.SkipElsewhere), closed
 		why = reason.New(reason.RecordedAs, closed)
-		rn.log.Error("the completion is refused: another host has closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
+		rn.log.Error("completion refused: other hosts have closed the run", zap.Int("item", n), zap.Int64("fence", e.Run.Fence), zap.String("outcome", string(closed)))
 	case !took:
 		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipElsewhere, reason.New(reason.TakenOver)
-		rn.log.Error("the completion is refused: this host no longer owns the item", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
+		rn.log.Error("completion refused: the item is no longer this host's", zap.Int("item", n), zap.Int64("fence", e.Run.Fence))
 	case e.Late:
 		ev.Kind, ev.Cause, why = event.ItemSkipped, event.SkipLate, e.Reason
 		ev.Fence, ev.Outcome = 0, "" // no guest ran
@@ -213,7 +214,8 @@ func (rn *runner) reportEnd(n int, e run.Ended, state coordination.ItemState, to
 	rn.reports.emitItem(ev.Why(why))
 }
 
-// closeFire ends a fire whose goroutines have ended, and of whose completions each is settled or never will be.
+// closeFire ends a fire whose goroutines have ended and whose completions are
+// all settled, or will never be.
 func (rn *runner) closeFire(f *run.Fire) {
 	delete(rn.fires, f)
 	f.Exec.Release()
@@ -241,7 +243,7 @@ func (rn *runner) fired() bool {
 	return true
 }
 
-// measure records how late the items of an ended fire started.
+// measure notes how late the items of a fire started, when it has ended.
 func (rn *runner) measure(f *run.Fire) {
 	if f.ID.Trigger != 0 || (f.Source() != abi.SourceSchedule && f.Source() != abi.SourceMisfire) {
 		return
@@ -258,22 +260,23 @@ func (rn *runner) measure(f *run.Fire) {
 	}
 	switch changed := rn.ends.overload.started(lag, period); {
 	case changed && rn.ends.overload.behind:
-		rn.log.Warn("the job is behind: its items start too late; until they catch up, due items begin together", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
+		rn.log.Warn("the job is behind: its items start too late, and what they owe begins together until they do not", zap.Duration("lag", lag), zap.Duration("limit", rn.ends.overload.limit))
 	case changed:
-		rn.log.Info("the job is on time again", zap.Duration("lag", lag))
+		rn.log.Info("the job is in time again", zap.Duration("lag", lag))
 	}
 }
 
-// adopt runs items whose begin commit had an unknown outcome and took effect, if their run cannot be handed back. A host
-// that leaves owes the fire instead.
+// adopt runs what a commit had begun whose answer was lost, and what cannot be
+// handed back. A host that leaves owes it instead.
 func (rn *runner) adopt(now moment, claims []coordination.Claim) {
 	if !rn.exit.leaves() && rn.module.exec != nil {
 		rn.takeOver(now, "", reason.Reason{}, claims)
 	}
 }
 
-// resolve settles commits of unknown outcome that no later step has settled: for example the begin of an item that was
-// disabled since, or the takeover of a list of runs that another host has taken.
+// resolve settles a doubt that nothing else has settled: what was asked for is
+// not asked for again if the item was disabled since, say, or if a list of runs
+// that was to be taken over is gone because it was.
 func (rn *runner) resolve(now moment) {
 	if rn.rests(now) {
 		return // it has gone wrong just now
@@ -283,8 +286,9 @@ func (rn *runner) resolve(now moment) {
 	}
 }
 
-// settleDoubt handles runs that a commit of unknown outcome has begun and that were not requested again: a scheduled
-// instant is handed back and is due again, other runs are adopted.
+// settleDoubt deals with what was begun by a commit whose answer was lost, and
+// was not asked for again since: a scheduled instant is handed back, and is due
+// again, other runs are adopted.
 func (rn *runner) settleDoubt(now moment) error {
 	adopted, err := rn.member.Resolve(rn.work, now.wall, !rn.exit.leaves())
 	if len(adopted) > 0 {
@@ -293,8 +297,8 @@ func (rn *runner) settleDoubt(now moment) error {
 	return err
 }
 
-// keepOwn settles runs on this host that were cut short, if no other host will find them unfinished: this host stays in
-// the job after all, or the job was removed.
+// keepOwn settles runs here that were cut short, if no other host will find them
+// unfinished: this one stays in the job after all, or the job was removed.
 func (rn *runner) keepOwn() {
 	removed := rn.exit.state == JobRemoved
 	stays := !rn.exit.leaves() && rn.exit.left.IsZero() && rn.seen && rn.member.View.Joined()
@@ -319,10 +323,11 @@ func (rn *runner) keepOwn() {
 	}
 }
 
-// press ends the runs on this host within the drain timeout: it asks the guests shortly before the end of the timeout,
-// and then stops them by force. over is true when all runs have ended or count as unfinished: those whose guest was
-// stopped by force, and finally those whose completion the registry keeps refusing or denying. hard is true from the end
-// of the timeout on.
+// press ends what runs here within the drain timeout: guests are asked shortly
+// before that is over, and then stopped by force. over is set when all of it has
+// ended, or counts as unfinished: a guest that was stopped by force, and at last
+// one whose completion the registry keeps refusing or denies. hard is set from the end of
+// the timeout on.
 func (rn *runner) press(now moment) (hard, over bool) {
 	limit := rn.host.cfg.DrainTimeout
 	if rn.exit.until.IsZero() {
@@ -338,7 +343,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 	}
 	if hard && rn.guests.ctx.Err() == nil {
 		if n := rn.running(); n > 0 {
-			rn.log.Warn("the drain timeout has passed: stopping guests", zap.Int("items", n))
+			rn.log.Warn("the drain timeout is over: stopping guests", zap.Int("items", n))
 		}
 		rn.guests.stop(errDrainOver)
 	}
@@ -353,7 +358,7 @@ func (rn *runner) press(now moment) (hard, over bool) {
 	return hard, rn.fired()
 }
 
-// giveUp reports runs that stay unfinished, and forgets them.
+// giveUp reports runs that are left unfinished, and forgets them.
 func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 	for _, n := range items {
 		run := rn.ends.of[n].Run
@@ -368,7 +373,7 @@ func (rn *runner) giveUp(items tree.Items, why reason.Reason) {
 	}
 }
 
-// windDown hands back items whose guests have not begun, and asks streaming loops to end.
+// windDown hands back what has not begun, and asks streaming loops to end.
 func (rn *runner) windDown() {
 	for _, it := range rn.items.of {
 		if it.run != nil {

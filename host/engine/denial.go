@@ -16,28 +16,30 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// longestDenial is the longest pause before the host tries again what the registry denied for an item. The first pause is
-// retryPause; later ones are longer.
+// longestDenial is the longest pause before the registry is asked again for what it denied
+// of an item. The first is retryPause; it doubles from time to time.
 const longestDenial = 30 * time.Second
 
-// mostTries is how many denied items one step tries again: each that is still denied costs a commit.
+// mostTries is how many items that were denied are tried again in one step: each that is
+// still denied costs a commit.
 const mostTries = 20
 
-// denials are the items of which the registry denies reading or writing a node. The job's other items run without them.
+// denials are the items of which the registry does not permit to write or to read something. The other
+// items of the job go on without them.
 type denials struct {
 	of map[denied]*denial
-	// news is set if there is a denial that was not reported.
+	// news is set if one has come that was not reported.
 	news bool
 }
 
-// denied is an item of this host, or of a dead host that is to be taken over. dead is that host, or "Java" for items that
-// Java hosts have marked.
+// denied is an item of this host's, or one of a host dead that is to be taken over. dead is
+// "Java" for what Java hosts have marked.
 type denied struct {
 	item int
 	dead string
 }
 
-// denial says why an item cannot be written or read, and when to try again.
+// denial is why an item cannot be written or read, and when it is tried again.
 type denial struct {
 	err   error
 	pause time.Duration
@@ -45,7 +47,8 @@ type denial struct {
 	fire  string // the newest that was reported not to begin for it
 }
 
-// note records what a step was denied, for items of the dead host or, if dead is empty, of this host.
+// note notes what was denied to a step, of the items of a host that died or of this
+// host's own if dead is empty.
 func (d *denials) note(now moment, dead string, found coordination.Denials, log *zap.Logger) {
 	for n, err := range found {
 		key := denied{n, dead}
@@ -56,30 +59,30 @@ func (d *denials) note(now moment, dead string, found coordination.Denials, log 
 			}
 			x, d.news = new(denial), true
 			d.of[key] = x
-			log.Error("the registry denies reading or writing an item: the other items run without it", zap.Int("item", n), zap.Error(err))
+			log.Error("the registry does not permit to write or to read an item: the other items go on without it", zap.Int("item", n), zap.Error(err))
 		}
 		x.err, x.pause = err, min(max(2*x.pause, retryPause), longestDenial)
 		x.at = now.Add(x.pause)
 	}
 }
 
-// end records that an item of this host was written, or no longer belongs to this host.
+// end notes that items of this host's were written, or are not its own any more.
 func (d *denials) end(item int) { delete(d.of, denied{item: item}) }
 
-// endUnread records that an item of this host was read.
+// endUnread notes that an item of this host's was read.
 func (d *denials) endUnread(item int) {
 	if x := d.of[denied{item: item}]; x != nil && x.unread() {
 		d.end(item)
 	}
 }
 
-// unread reports whether the registry denies reading the item.
+// unread reports whether the registry does not permit to read the item.
 func (x *denial) unread() bool {
 	var unreadable *registry.UnreadableError
 	return errors.As(x.err, &unreadable)
 }
 
-// text returns the reason why the item does not run.
+// text says why the item does not run.
 func (x *denial) text() reason.Reason {
 	if x.unread() {
 		return reason.New(reason.ItemUnreadable, x.err)
@@ -87,20 +90,20 @@ func (x *denial) text() reason.Reason {
 	return reason.New(reason.ItemUnwritable, x.err)
 }
 
-// settle records what is still denied for a dead host; an empty found ends its denials.
+// settle notes what is still denied of a host that died; empty ends all of that kind.
 func (d *denials) settle(dead string, found coordination.Denials) {
 	maps.DeleteFunc(d.of, func(key denied, _ *denial) bool {
 		return key.dead != "" && (dead == "" || key.dead == dead) && found[key.item] == nil
 	})
 }
 
-// waits reports whether it is too early to try to write an item of this host again.
+// waits reports whether it is too early to try again to write an item of this host's.
 func (d *denials) waits(now moment, item int) bool {
 	x := d.of[denied{item: item}]
 	return x != nil && now.Before(x.at)
 }
 
-// next returns when the first denied item is tried again, after now; zero without one.
+// next is when the first is tried again after a time; zero if there is none.
 func (d *denials) next(now moment) (at time.Time) {
 	for _, x := range d.of {
 		if x.at.After(now.Time) {
@@ -110,7 +113,7 @@ func (d *denials) next(now moment) (at time.Time) {
 	return at
 }
 
-// items returns the items that cannot be written or read, ascending.
+// items are those that cannot be written or read, ascending.
 func (d *denials) items() tree.Items {
 	var items tree.Items
 	for key := range d.of {
@@ -120,7 +123,7 @@ func (d *denials) items() tree.Items {
 	return slices.Compact(items)
 }
 
-// reason names the items that cannot be written or read, with the error of the first; nil without one.
+// reason names the items that cannot be written or read, and why the first cannot; nil if there is none.
 func (d *denials) reason() error {
 	if len(d.of) == 0 {
 		return nil
@@ -144,7 +147,7 @@ func (d *denials) reason() error {
 	return reason.New(code, d.items(), d.of[first].err)
 }
 
-// unreported returns the event about items that cannot be written or read; ok is false if there are no new ones.
+// unreported is the event of items that cannot be written or read, when there are more of them; ok is false if there are not.
 func (d *denials) unreported() (e event.Event, ok bool) {
 	if !d.news {
 		return e, false
@@ -157,7 +160,8 @@ func (d *denials) unreported() (e event.Event, ok bool) {
 	return event.Event{Kind: event.JobError, Items: d.items()}.Why(reason.Of(err)), true
 }
 
-// deny records that an item cannot begin for a fire because it cannot be written or read. The item owes the fire.
+// deny notes that an item cannot begin for a fire because it cannot be written or read. The item
+// owes the fire.
 func (set *itemSet) deny(it *item, id tree.Fire) {
 	set.dues.owe(it, id)
 	x := set.denials.of[denied{item: it.number}]
@@ -168,8 +172,8 @@ func (set *itemSet) deny(it *item, id tree.Fire) {
 	set.reports.skip(it, id, event.SkipLater, x.text())
 }
 
-// skipUnread reports, for a fire, the items of the share that cannot be read. What they owe is unknown until their
-// records can be read again.
+// skipUnread reports, for a fire, the items of the share that cannot be read. It is not known what they owe: their
+// records show that when they can be read again.
 func (set *itemSet) skipUnread(id tree.Fire) {
 	for _, n := range slices.Sorted(maps.Keys(set.member.Share.Denied)) {
 		if set.items.of[n] == nil {
@@ -178,8 +182,8 @@ func (set *itemSet) skipUnread(id tree.Fire) {
 	}
 }
 
-// denyWatch finds the items that cannot be watched because one of their nodes cannot be read. It reports whether there is
-// one.
+// denyWatch notes which of the items cannot be watched because a node of theirs cannot be read. It reports whether
+// there is one.
 func (d *denials) denyWatch(now moment, log *zap.Logger, items tree.Items, nodes func(item int) []registry.Query, err error) bool {
 	var unreadable *registry.UnreadableError
 	if !errors.As(err, &unreadable) {
@@ -207,7 +211,7 @@ func (set *itemSet) mayRead(now moment) bool {
 	return false
 }
 
-// noteUnread records which items of the share cannot be read, in place of those before.
+// noteUnread notes what of the share cannot be read, in place of what could not before.
 func (set *itemSet) noteUnread(now moment, before, after coordination.Share) {
 	for n := range before.Denied {
 		if after.Denied[n] == nil && set.items.of[n] == nil {
@@ -217,8 +221,8 @@ func (set *itemSet) noteUnread(now moment, before, after coordination.Share) {
 	set.denials.note(now, "", after.Denied, set.log)
 }
 
-// dropDenied keeps items that could not be written or read out of the begin of the others. Of those whose pause is over
-// it tries mostTries in a begin of their own.
+// dropDenied keeps items that could not be written or read from beginning together with others. On
+// their own, mostTries of those that do not wait are tried.
 func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item {
 	if len(set.denials.of) == 0 {
 		return items
@@ -245,7 +249,7 @@ func (set *itemSet) dropDenied(now moment, id tree.Fire, items []*item) []*item 
 	return begins
 }
 
-// seeUnread records why a node that the host depends on can no longer be read; nil if all can be read.
+// seeUnread notes why a node that the host goes by cannot be read any more; nil if all can.
 func (j *job) seeUnread(err error) {
 	news := j.unread == nil && err != nil
 	if j.unread = err; err != nil {

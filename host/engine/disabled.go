@@ -17,7 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// pause is what this host knows of who disabled its server, and until when.
+// pause is what this host knows of why its server is disabled.
 type pause struct {
 	job    *access
 	word   tree.Word
@@ -27,25 +27,27 @@ type pause struct {
 	deniedUntil time.Time
 }
 
-// forget forgets the pause: the server is enabled, or the job was removed and added again.
+// forget forgets the word: the server is enabled, or the job is another one.
 func (p *pause) forget() { *p = pause{job: p.job} }
 
-// endsBy reports whether the pause ends at or before an instant, so that the instant is due.
+// endsBy reports whether the server is disabled until a time that is not after an instant: that is due.
 func (p *pause) endsBy(at time.Time) bool { return p.word.Until != 0 && at.UnixMilli() >= p.word.Until }
 
-// switched is what a host knows of when an item was disabled and enabled.
+// switched is what a host knows of how an item was disabled and enabled.
 type switched struct {
-	// notBefore is the time up to which the item owes nothing. reported is the instant up to which its skips are
-	// reported.
+	// notBefore is up to when nothing is owed, reported up to which instant it is reported
+	// that the item does not run.
 	notBefore, reported time.Time
-	// since is when the last seen mark was made, by the registry's clock. seen is when this host found the mark gone, by
-	// the wall clock. ended is when the mark's pause ended by itself. All three are zero once notBefore includes them.
+	// since is when the mark was made that this host saw last, by the registry's clock; seen is when
+	// it found that gone, by the wall clock, and ended the time at which it was over by itself. Both
+	// are zero once notBefore says what they mean.
 	since, seen, ended time.Time
-	// watched is set while a watch that was set after the item was found disabled shows whether it still is.
+	// watched is set while a watch shows whether it is still disabled: one that was set since it was
+	// found to be.
 	watched bool
 }
 
-// disable records that the item is disabled.
+// disable notes that the item is disabled.
 func (it *item) disable() {
 	if !it.state.Disabled {
 		it.switched.watched = false
@@ -53,7 +55,7 @@ func (it *item) disable() {
 	it.state.Disabled = true
 }
 
-// marks is the watch of the marks of disabled items.
+// marks is the watch of the marks of items that are disabled.
 type marks struct {
 	feed   feed
 	items  tree.Items
@@ -61,14 +63,14 @@ type marks struct {
 }
 
 const (
-	// marksAtOnce is how many marks a host watches at once for a job; if there are more, it watches a part of them for
-	// marksTurn each.
+	// marksAtOnce bounds the marks that a host watches for a job; of more, some are watched
+	// at a time, for marksTurn.
 	marksAtOnce = 1000
 	marksTurn   = time.Minute
 )
 
-// watchMarks watches the marks of the items that are known to be disabled, so that a fire need not read them. A mark that
-// is gone stays in the watch until the watch is set for other items.
+// watchMarks watches the marks of the items that are known to be disabled, so that a fire need
+// not ask for them. Marks that are gone stay in the watch until it is set anew for other items.
 func (j *job) watchMarks(now moment) {
 	m := &j.watch.marks
 	var disabled tree.Items
@@ -137,8 +139,8 @@ func (j *job) seeMarks(now moment, s registry.Snapshot) {
 	j.itemsEnabled(now, enabled)
 }
 
-// itemsEnabled records that items are no longer disabled: they begin again, and owe nothing that came due while they were
-// disabled.
+// itemsEnabled takes note that items are not disabled any more: they begin again, and owe nothing
+// of what came due meanwhile.
 func (set *itemSet) itemsEnabled(now moment, items []int) {
 	for _, n := range items {
 		it := set.items.get(n)
@@ -151,7 +153,7 @@ func (set *itemSet) itemsEnabled(now moment, items []int) {
 	}
 }
 
-// learn reads who disabled this host's server, and until when.
+// learn reads who has disabled this host's server, and until when.
 func (p *pause) learn(now moment) {
 	v := &p.job.member.View
 	if v.Enabled || p.change == v.ServerChange() || p.job.rests(now) {
@@ -165,7 +167,7 @@ func (p *pause) learn(now moment) {
 	*p = pause{job: p.job, word: word, change: v.ServerChange()}
 }
 
-// enabled records that this host's server is enabled again: instants that came due meanwhile are not owed.
+// enabled takes note that this host's server is enabled again: what came due meanwhile is not owed.
 func (j *job) enabled(now moment) {
 	since := j.member.View.ServerTime()
 	if until := time.UnixMilli(j.pause.word.Until); j.pause.word.Until != 0 && !since.Before(until) {
@@ -177,7 +179,7 @@ func (j *job) enabled(now moment) {
 	}
 	j.pause.forget()
 	if err := j.member.NoteEnabled(j.work); err != nil {
-		j.setback(now, "recording that the job is resumed", err)
+		j.setback(now, "writing down that the job is resumed", err)
 	}
 	if !j.knowsShare() {
 		return // what is due is found with the share
@@ -188,7 +190,8 @@ func (j *job) enabled(now moment) {
 	}
 }
 
-// endPauses enables this host's server and items again whose pause has ended by the registry's clock.
+// endPauses enables this host's server and its items again where the time until which they are
+// disabled is over, by the registry's clock.
 func (j *job) endPauses(now moment) {
 	j.pause.learn(now)
 	if j.rests(now) {
@@ -225,7 +228,7 @@ func (j *job) endPauses(now moment) {
 	}
 }
 
-// endServers enables all servers whose pause has ended.
+// endServers enables all servers again for which it is over.
 func (p *pause) endServers(now moment, at time.Time) {
 	for {
 		var of string
@@ -241,7 +244,7 @@ func (p *pause) endServers(now moment, at time.Time) {
 		if !done {
 			break
 		}
-		p.job.log.Info("servers are resumed, because the time of their pause has passed", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
+		p.job.log.Info("servers are resumed: the time is over until which they were paused", zap.String("server", cmp.Or(of, "all")), zap.String("by", word.By))
 	}
 	word, enabled, err := coordination.ReadDisabler(p.job.work, p.job.member.Registry, p.job.member.Layout, p.job.member.Self.ServerIP)
 	switch {
@@ -254,8 +257,8 @@ func (p *pause) endServers(now moment, at time.Time) {
 	}
 }
 
-// overByItself returns the registry for ending a pause, with a change record for the histories, which know who disabled
-// what and until when. of returns the record.
+// overByItself is the registry for the end of a word, which a record of goes to the histories:
+// they know who disabled what, and until when. of says what the word was said of.
 func (p *pause) overByItself(word *tree.Word, of func() changelog.Record) registry.Center {
 	return changelog.Leaving(p.job.member.Registry, p.job.member.Layout, func() changelog.Record {
 		r := of()
@@ -265,8 +268,8 @@ func (p *pause) overByItself(word *tree.Word, of func() changelog.Record) regist
 	})
 }
 
-// serverEnds is when this host ends the pause of its server: the janitor at the end of the pause, other hosts later if
-// the janitor has not done so.
+// serverEnds is when this host ends what disables its server: the janitor when it is over, others if it
+// has not done so.
 func (p *pause) serverEnds(janitor bool) time.Time {
 	at := time.UnixMilli(p.word.Until)
 	if !janitor {
@@ -275,7 +278,7 @@ func (p *pause) serverEnds(janitor bool) time.Time {
 	return at
 }
 
-// wakes returns when the pause ends by itself, by Go's own clock; zero if it does not.
+// wakes is when the word ends by itself, by Go's own clock; zero if it does not, or does not count.
 func (p *pause) wakes(now moment) time.Time {
 	if p.word.Until == 0 || p.ended || p.job.member.View.Enabled {
 		return time.Time{}

@@ -18,7 +18,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// runner begins the items of a job, and completes runs that have ended.
+// runner begins the items of a job, and completes what has ended.
 type runner struct {
 	itemSet
 	limits   limits
@@ -31,8 +31,8 @@ type runner struct {
 	quietAt  time.Time // when the next item may begin that waits for Java hosts; see awaitQuiet
 }
 
-// tick handles the clock: instants up to now are due. Several due instants are coalesced into the newest one, unless the
-// policy runs each.
+// tick handles the clock: the instants up to now are due. Several at once are
+// coalesced into the newest one, unless each runs for itself.
 func (rn *runner) tick(now moment) {
 	for _, skip := range rn.calendar.TakeExcluded(now.wall) {
 		if _, held := rn.items.begunUntil(); held {
@@ -67,11 +67,11 @@ func (rn *runner) tick(now moment) {
 	rn.fire(now, at, skip, skip != nil)
 }
 
-// skipCauses are the causes of events, by the causes of the calendar.
+// skipCauses are the causes of events by those of the calendar.
 var skipCauses = map[due.Cause]event.SkipCause{due.Later: event.SkipSuperseded, due.Disabled: event.SkipDisabled, due.Missed: event.SkipNoOwner,
 	due.TooOld: event.SkipTooOld, due.Busy: event.SkipOverlap, due.Full: event.SkipQueueFull, due.Excluded: event.SkipExcluded}
 
-// refuses returns why no scheduled instant begins on this host; zero if one may.
+// refuses says why no scheduled instant begins here; zero if one may.
 func (rn *runner) refuses() (cause event.SkipCause, why reason.Reason) {
 	if why := rn.pausedBy(); !why.IsZero() {
 		return event.SkipPaused, why
@@ -88,8 +88,9 @@ func (rn *runner) refuses() (cause event.SkipCause, why reason.Reason) {
 	return "", reason.Reason{}
 }
 
-// fire begins the idle items of a scheduled instant, and notes a misfire for those that still run. behind is set if
-// earlier instants may not have been handled one by one; skip are those instants if they are known and were not reported.
+// fire begins the items of a scheduled instant that are idle and notes a
+// misfire for those that still run. behind is set if instants before it may not have been taken one by one;
+// skip are those, if it is known which and they were not reported.
 func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	id := tree.Fire{Instant: at.UnixMilli(), Source: string(abi.SourceSchedule)}
 	if !rn.member.View.Enabled && rn.pause.endsBy(at) {
@@ -140,13 +141,13 @@ func (rn *runner) fire(now moment, at time.Time, skip *due.Skip, behind bool) {
 	}
 	if len(busy) > 0 {
 		if err := coordination.MarkMisfire(rn.work, rn.member.Registry, rn.member.Layout, busy); err != nil {
-			rn.log.Warn("marking misfires failed", zap.Error(err))
+			rn.log.Warn("marking misfires", zap.Error(err))
 		}
 	}
 	rn.begin(now, id, idle, absent, false)
 }
 
-// followUp begins owed fires: of items that missed an instant, and of a trigger.
+// followUp begins what is owed: items that missed an instant, and a trigger.
 func (rn *runner) followUp(now moment) {
 	if rn.rests(now) || !rn.knowsShare() || rn.module.exec == nil {
 		return
@@ -167,13 +168,13 @@ func (rn *runner) followUp(now moment) {
 			}
 		}
 	}
-	// A trigger waits until the owner of each item is certain, also while the job waits for resharding.
+	// A trigger waits until it is certain whose items are whose, also while the job waits for its turn to be sharded.
 	if v := rn.member.View; !v.Necessary && !v.Processing && rn.knowsShare() && !rn.unsharded() {
 		rn.trigger.beginRound(now)
 	}
 }
 
-// owedNow returns the fires that idle items owe and that may begin now, without those in tried.
+// owedNow are the fires that idle items owe and that may begin now, but for those that were tried.
 func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*item {
 	byFire := make(map[tree.Fire][]*item)
 	permitted, paced := rn.limits.mayBegin(), rn.rates.mayBegin(now)
@@ -188,8 +189,9 @@ func (rn *runner) owedNow(now moment, tried map[int]string) map[tree.Fire][]*ite
 	return byFire
 }
 
-// begin commits the begin of items, and starts the guests of those that could begin. It reports whether a trigger was
-// consumed. absent are other items of this host that are due but do not begin.
+// begin commits the begin of items and starts the guests of those that could.
+// It reports whether a trigger was consumed. absent are other items of this
+// host that are due and do not begin.
 func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Items, trigger bool) bool {
 	defer rn.hurry()()
 	items = rn.dropDisabled(id, rn.dropDenied(now, id, rn.dues.dropLate(now, id, rn.dropDone(id, rn.fit(id, items)))))
@@ -287,14 +289,14 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	return trigger
 }
 
-// hurry gives the loop precedence over loops on this host that neither begin nor end runs, until the caller calls over.
+// hurry has the loop go before others on this host that begin and end no runs, until the function is called that it returns.
 func (rn *runner) hurry() (over func()) {
 	was := rn.turn.Hurry
 	rn.turn.Hurry = true
 	return func() { rn.turn.Hurry = was }
 }
 
-// refused handles an item that did not begin, and reports why.
+// refused takes note that an item did not begin, and reports why.
 func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {
 	case coordination.RefusedDisabled:
@@ -346,7 +348,7 @@ func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.R
 	}
 }
 
-// takeOver starts items that this host has taken over from a crashed host.
+// takeOver starts items that a crashed host had begun.
 func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claims []coordination.Claim) {
 	byFire := make(map[tree.Fire]map[int]coordination.ItemState)
 	for _, c := range claims {
@@ -373,8 +375,9 @@ func (rn *runner) takeOver(now moment, dead string, stopped reason.Reason, claim
 	}
 }
 
-// start gives begun items to guests. before has the items' states before the begin, or is nil if they were taken over.
-// dead is the host that they were taken over from, if any; stopped says why that host stopped, or is empty if it died.
+// start hands begun items to guests. before has what was known of them when
+// they were begun; nil if they were taken over, from the host dead if that is not
+// empty. stopped says that it was stopped, empty if it died.
 func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Reason, states, before map[int]coordination.ItemState, absent tree.Items) {
 	begun := run.Begun{Self: rn.member.Self, ID: id, Config: rn.member.View.Config, Guest: rn.guest, Exec: rn.module.exec, Absent: absent,
 		At: now.Time, Next: rn.calendar.Next, Delay: rn.calendar.Delay(id.Time()), Workers: min(len(states), rn.concurrency()), Places: rn.most(rn.guest)}
@@ -410,8 +413,7 @@ func (rn *runner) start(now moment, id tree.Fire, dead string, stopped reason.Re
 	rn.guests.running.Go(func() { f.Run(guests) })
 }
 
-// lag returns how much later than its instant a fire began; for a fire after other jobs, how much later than their end.
-// It is 0 for a trigger.
+// lag is how much later than its instant a fire began, or, after other jobs, than these had ended; a trigger has none.
 func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 	if id.Trigger != 0 {
 		return 0
@@ -423,7 +425,7 @@ func (rn *runner) lag(now time.Time, id tree.Fire) time.Duration {
 	return max(lag, 0)
 }
 
-// readShare reads this host's share if the division has changed.
+// readShare reads what this host owns if the division has changed.
 func (rn *runner) readShare(now moment) {
 	if rn.rests(now) || (rn.knowsShare() && !rn.mayRead(now)) {
 		return
@@ -435,8 +437,9 @@ func (rn *runner) readShare(now moment) {
 	rn.takeShare(now, rn.items.known(func(it *item) bool { return it.owned || it.run != nil }))
 }
 
-// rereadShare reads the state of each item again that does not run here. If begins keep meeting conflicts, the host looks
-// for external edits to repair, asks for a resharding, and tries less often.
+// rereadShare reads every item that does not run here again. If that goes on and on,
+// the host looks for external edits to repair, asks for a division, and tries less
+// often.
 func (rn *runner) rereadShare(now moment) {
 	rn.stale.reread = false
 	if rn.stale.often() && rn.stale.count%4 == 0 && !rn.member.View.Necessary && rn.member.View.Leader != "" {
@@ -488,8 +491,9 @@ func (rn *runner) takeShare(now moment, known coordination.Known) {
 	rn.findDue(now, share, gained)
 }
 
-// findDue finds what is due for items that this host has gained, and for those that stay after all: missed instants, the
-// parked instant, and trigger rounds.
+// findDue finds what is due for the items that this host has gained, and for those
+// that stay after all: instants that were missed, the one that is parked, and trigger
+// rounds.
 func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	before := now.wall
 	if rn.javaParks && !rn.calendar.Parked.IsZero() { // each item of that instant runs on the host that has it now
@@ -518,7 +522,7 @@ func (rn *runner) findDue(now moment, share coordination.Share, gained []int) {
 	}
 }
 
-// unpark finds what came due for items, and begins the parked instant.
+// unpark finds what was due for items, and begins the instant that is parked.
 func (rn *runner) unpark(now moment, news []int) {
 	at := rn.calendar.Parked
 	rn.calendar.Parked = time.Time{}
@@ -535,8 +539,8 @@ func (rn *runner) unpark(now moment, news []int) {
 	}
 }
 
-// handedBack returns the idle items that were to move, whose run was handed back for that, and that stay after all,
-// without those gained.
+// handedBack are the idle items whose run was handed back because they were to move,
+// and that stay after all; not those gained.
 func handedBack(items map[int]*item, share coordination.Share, gained []int) (stay []int) {
 	for n, it := range items {
 		if it.owned && it.run == nil && it.Next() == nil && it.state.Record.IsHandedBack() && // of a million, few
@@ -547,8 +551,8 @@ func handedBack(items map[int]*item, share coordination.Share, gained []int) (st
 	return slices.Sorted(slices.Values(stay))
 }
 
-// recoverFrom takes over the items of a dead host, or a part of very many. drawn is set if permits for them were just
-// drawn.
+// recoverFrom takes over what one dead host has left, or a part of very much. drawn is set if permits were drawn for
+// that just now.
 func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (out coordination.Recovered, err error) {
 	dead := r.Dead
 	if rn.limits.limited() {
@@ -590,7 +594,7 @@ func (rn *runner) recoverFrom(now moment, r coordination.Recovery, drawn bool) (
 	return out, err
 }
 
-// stillWaits reports whether an item that waits for a permit would begin if it got one.
+// stillWaits reports whether an item that waits for a permit is still to begin when it has one.
 func (rn *runner) stillWaits(now moment, it *item) bool {
 	return it.owned && it.run == nil && it.Next() != nil && !it.held && !it.state.Disabled && rn.member.View.Enabled && !rn.denials.waits(now, it.number) && !rn.dues.moves(now, it)
 }

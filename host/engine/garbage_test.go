@@ -367,7 +367,7 @@ func (s *spoiler) judge() (v verdict) {
 	s.lone.mu.Lock()
 	v.faults = append(v.faults, s.lone.faults...)
 	s.lone.mu.Unlock()
-	if n := s.logs.FilterMessageSnippet("keep sharding its items").Len(); n > 0 {
+	if n := s.logs.FilterMessageSnippet("not coming to rest").Len(); n > 0 {
 		v.faults = append(v.faults, "the job was divided so often that it was slowed down")
 	}
 	for _, nd := range s.nodes {

@@ -36,120 +36,131 @@ import (
 type Module interface {
 	// Digest is the lower-case hex SHA-256 of the module's bytes.
 	Digest() string
-	// Granted is a text that changes whenever the operator's grants for the job change; the host then makes a new
-	// executor.
+	// Granted is another text whenever the operator grants the job something else:
+	// then another executor is made.
 	Granted() string
-	// Executor configures the module for the job. The caller owns one use of the result, and ends it with Release.
+	// Executor configures the module for the job. The caller owns one use
+	// of the result and ends it with Release.
 	Executor(c jobconfig.Configuration) (abi.Executor, error)
 }
 
 // Job is a job that this host should run: its definition and its module.
 type Job struct {
-	// Definition is the configuration in the definition file. The configuration in force is that of the registry; see
-	// jobconfig.Merge.
+	// Definition is the configuration as the definition file has it. What
+	// is in force is what the registry says; see jobconfig.Merge.
 	Definition jobconfig.Configuration
 	// JobClass is written as the data of the job's root node if that is blank.
 	JobClass string
 	Module   Module
-	// File and ModuleFile are the names of the files, for people.
+	// File and ModuleFile are names for people.
 	File, ModuleFile string
-	// Inherited has, by setting of Definition, the file of defaults that gave the setting's value.
+	// Inherited are the files of defaults, by the settings of Definition whose values they gave.
 	Inherited map[string]string
-	// Group names the jobs that share a part of the host with this one. Each group gets the same share of the host's
-	// slots, commits and loop turns, regardless of how many jobs it has. The group stays that of the first definition
-	// until the job is left.
+	// Group names the jobs with which this one shares a part of the host: each group has the
+	// same part of its slots, of its commits, and of the turns of its loops, however many jobs
+	// it has. It is that of the first definition as long as the job is not left.
 	Group string
-	// Apart says that the job's guests run in a process of their own, whatever the job's configuration says.
+	// Apart says that the job's guests run in a process of their own, whatever its
+	// configuration asks for.
 	Apart bool
 
 	groupItems int // how many items the definitions of the group have together; Apply counts them
 }
 
-// Config is what New needs. It must not be changed after New.
+// Config is what New needs. It is not changed after New.
 type Config struct {
 	// Dial opens a registry session; it is called once per term.
 	Dial func(context.Context) (registry.Center, error)
-	// Numbers is what is known of the registry's transaction numbers when the host starts; the host adds what it learns.
-	// nil: nothing is known. OnlyHost says that the registry can have no other host.
+	// Numbers is what is known of the registry's transaction numbers when the host begins;
+	// the host adds to it what it learns. nil: nothing is known. OnlyHost says that no other
+	// host can be in the registry.
 	Numbers  *fence.Known
 	OnlyHost bool
 	// Namespace is the first segment (or segments) of every path.
 	Namespace string
 	// ServerIP names this server to operators: an IPv4 address.
 	ServerIP string
-	// MaxConcurrency is how many items may run at the same time on this host; 0 means 8 per processor.
+	// MaxConcurrency bounds the items that run at once on this host.
+	// 0 is 8 per processor.
 	MaxConcurrency int
-	// Ceilings are the limits of jobs' settings and quotas on this host, regardless of their configurations; see
-	// host/config/ceiling. The empty list has no limits.
+	// Ceilings are what no job may go beyond on this host, whatever its
+	// configuration says; see host/config/ceiling. The empty list has none.
 	Ceilings ceiling.List
-	// DrainTimeout is how long running items may continue after Run was asked to stop. 0 means 30 s; a negative value
-	// stops them at once.
+	// DrainTimeout is how long running items may go on after Run was asked to
+	// stop. 0 is 30 s; negative is not at all.
 	DrainTimeout time.Duration
 	// KeepServers is how long the node of an enabled server without an instance
 	// of a job stays in the registry; 0 is 24 h, a negative duration for ever.
 	KeepServers time.Duration
-	// KeepUnused is approximately how many bytes the nodes of jobs without a definition may take in the registry. Beyond
-	// that the host forgets jobs that it has created, first those that had a definition for the shortest time. It
-	// requires OnlyHost. 0 sets no bound.
+	// KeepUnused is how many bytes, about, jobs without a definition may take in the
+	// registry: beyond that the host forgets of those that it has made the ones that had a
+	// definition for the shortest time. It requires OnlyHost. 0 is no bound.
 	KeepUnused int64
-	// OnStuck is called, from its own goroutine, if guests still run StopGrace after a lost session has cancelled them:
-	// code without a loop or a call cannot be interrupted. jobs are their jobs. The process must then end, before the
-	// registry gives their items to other hosts. If OnStuck is nil, the host waits for ever.
+	// OnStuck is called, from a goroutine of its own, if guests still run
+	// StopGrace after a lost session has cancelled them: code without a
+	// loop or a call cannot be interrupted. Their jobs are named. The process
+	// has to end then, before the registry gives their items to other hosts.
+	// nil waits for ever.
 	OnStuck func(jobs []string)
-	// StopGrace returns, when the session is lost, how long to wait before OnStuck is called. nil means 7 s, which fits a
-	// session timeout of 30 s: the host gives the session up after two thirds of the timeout, and the process ends at
-	// nine tenths.
+	// StopGrace says, when the session is lost, how long OnStuck is not
+	// called. nil is 7 s, which fits a session timeout of 30 s: the session is
+	// given up after two thirds of it, and the process ends at nine tenths.
 	StopGrace func() time.Duration
-	// OnStopped is called, from its own goroutine, when the session is lost and none of its guests runs any more, unless
-	// OnStuck was called. The process then need not end, however long its jobs take to end. It may be nil.
+	// OnStopped is called, from a goroutine of its own, when the session is lost and no guest of it runs any more,
+	// unless OnStuck was called. The process need not end then, however long its jobs take to end. nil: the process
+	// does not care.
 	OnStopped func()
-	// BeforeClose is called when all jobs have been left, before the host's session ends, so that others can still write
-	// in the session. It is not called for a lost session. It returns at the latest when kill, that of Run, is done. It
-	// may be nil.
+	// BeforeClose is called when all jobs have been left, before the host's session ends, if it
+	// was not lost: others write in it. It returns when kill, that of Run, is done at the
+	// latest. nil: there are none.
 	BeforeClose func(kill context.Context)
-	// LastHost is the last instance id of the previous process of this host. LastEnd says how that process ended, if that
-	// is worth a report; event.HostStarted has both.
+	// LastHost is the last instance that the process before this one here was, and LastEnd says how
+	// that ended, if it is worth to be reported: event.HostStarted has both.
 	LastHost string
 	LastEnd  reason.Reason
-	// OnEvent is called with every event, in order and by one goroutine at a time. It must not block. nil drops events.
+	// OnEvent is called with every event, from one goroutine at a time and
+	// in order. It must not block. nil drops them.
 	OnEvent func(event.Event)
-	// OnLog is called with every line that a guest logs, from the guest's goroutine, unless this host has lost its item.
-	// nil drops the lines.
+	// OnLog is called with every line that a guest logs, from the guest's
+	// goroutine, unless its item is lost to this host. nil drops them.
 	OnLog func(event.GuestLog)
-	// WholeLog gets all lines of guests, except those whose items this host has lost. It may be nil.
+	// WholeLog takes all lines of guests, unless their items are lost to this host; nil: nothing does.
 	WholeLog *event.WholeLog
-	// OnMetric is called with every value that a guest reports, from the guest's goroutine, and returns an abi code. nil
-	// accepts and drops the values.
+	// OnMetric is called with every value that a guest reports, from the
+	// guest's goroutine; it returns an abi code. nil accepts and drops.
 	OnMetric func(event.GuestMetric) abi.Code
-	// OnCall is called with every request and connection of a guest whose trace is recorded, from any goroutine. nil
-	// drops them.
+	// OnCall is called with every request and connection of a guest that has a trace which
+	// is recorded, from any goroutine. nil drops them.
 	OnCall func(event.GuestCall)
-	// Traceparent is called before every attempt and listener, from its goroutine. It returns the W3C trace context, or
-	// an empty string. It may be nil.
+	// Traceparent is called before every attempt and listener, from its goroutine, and
+	// returns its W3C trace context, empty for none. nil: there are none.
 	Traceparent func(event.Run) string
-	// OnNext is called with the instant of a job's next fire on this host (zero: none) whenever the job's loop has done
-	// what was due. It must not block. nil drops the calls.
+	// OnNext is called with the instant of a job's next fire here, zero for none, whenever its
+	// loop has done what was due. It must not block. nil drops them.
 	OnNext func(job string, at time.Time)
 	// HostInfo is the text of abi.CtxHostInfo.
 	HostInfo string
-	// HandlerProblem returns why the messages of a jobErrorHandlerType are not sent; empty if they are, or if the handler
-	// sends none. It must be safe for concurrent use. It may be nil.
+	// HandlerProblem says why nothing is sent for a jobErrorHandlerType that is to send
+	// something; empty if it is sent, or if the handler sends nothing. It is called by several
+	// goroutines. nil says nothing.
 	HandlerProblem func(handler string) string
-	// Now is the wall clock: instants come due by it, and it dates events and registry records. It may jump in both
-	// directions. Pauses, time-outs and drains use Go's own clock. nil means time.Now. It must be safe for concurrent
-	// use.
+	// Now is the wall clock: by it instants come due, and events and what is
+	// written into the registry are dated. It may jump in both directions.
+	// Whatever takes a while, such as a pause, a time-out or a drain, goes by
+	// Go's own clock. nil is time.Now. It is called by several goroutines.
 	Now func() time.Time
-	// ClockBound is how far the wall clock may be ahead of the registry's: no instant begins earlier than that by the
-	// registry's clock, and nothing is dated later, whatever Now returns. 0 means 5 s; a negative value sets no bound.
+	// ClockBound is how far the wall clock may be ahead of the registry's: no
+	// instant begins earlier than that by the registry's clock, and nothing is
+	// dated later, whatever Now says. 0 is 5 s; negative is no bound.
 	ClockBound time.Duration
 	Logger     *zap.Logger
 
-	// token returns the end of a term's instance ids; nil means newToken. A simulation sets it, so that ids follow from
-	// its seed.
+	// token ends the ids of a term's instances; nil is newToken. A simulation
+	// sets it, so that ids follow from its seed.
 	token func() string
-	// turns is how many loops may work at the same time; 0 means loopsPerProcessor for each processor. Tests set it.
+	// turns is how many loops work at once; 0: loopsPerProcessor for each processor. Tests set it.
 	turns int
-	// mostOwed is how many instants the items of one group may owe; 0 means defaultMostOwed. Tests set it.
+	// mostOwed is how many instants the items of one group may owe; 0: defaultMostOwed. Tests set it.
 	mostOwed int
 }
 
@@ -157,8 +168,8 @@ type Config struct {
 var (
 	ErrNoJob   = errors.New("no such job on this host")
 	ErrNotLive = errors.New("the host has no live registry session")
-	// ErrDraining: the host is draining and begins no items.
-	ErrDraining = errors.New("this host is draining and begins no items; trigger the job on another host, or later")
+	// ErrDraining: the host is stopping.
+	ErrDraining = errors.New("this host is draining and begins nothing new; trigger the job at another host, or when one runs again")
 	// ErrJobRemoved: the job is defined here, and was removed from the registry.
 	ErrJobRemoved = errors.New("the job was removed from the registry")
 )
@@ -181,26 +192,26 @@ type Host struct {
 	desired map[string]Job
 	// parted is what was known of each job when the last session ended.
 	parted map[string]*JobStatus
-	// brought are the digests of the definitions with which this host last joined its jobs, or which it last applied to
-	// them.
+	// brought are the digests of the definitions that this host has last joined its
+	// jobs with, or applied.
 	brought map[string]string
 	refused []Refusal
 	applied bool
 	state   HostState
 	term    *term // nil between terms
-	// dialling is when the host lost its session or started; zero while it has a session.
+	// dialling is since when the host has no session; zero while it has one.
 	dialling time.Time
 
 	failures failures.Counts
-	// registry is what is known of the registry's clock. drifts is set if the last event about the clock said that this
-	// host's is too far from it; it belongs to the goroutine in Run.
+	// registry is what is known of its clock; drifts, that the last event said
+	// that this host's is too far from it, belongs to the goroutine in Run.
 	registry registryClock
 	drifts   bool
 }
 
 const (
 	concurrencyPerProcessor = 8
-	// loopsPerProcessor is how many loops of jobs work at the same time per processor; loops that wait do not count.
+	// loopsPerProcessor is how many loops of jobs work at once: what they wait for is not counted.
 	loopsPerProcessor  = 4
 	defaultDrain       = 30 * time.Second
 	defaultStopGrace   = 7 * time.Second
@@ -208,10 +219,11 @@ const (
 	dialPause          = time.Second
 )
 
-// DefaultMaxConcurrency returns how many items run at the same time on a host without a setting.
+// DefaultMaxConcurrency is how many items run at once on a host that says nothing
+// about it.
 func DefaultMaxConcurrency() int { return concurrencyPerProcessor * runtime.GOMAXPROCS(0) }
 
-// New checks the configuration and returns a host that is not running.
+// New checks the configuration and returns a host that does nothing yet.
 func New(cfg Config) (*Host, error) {
 	var problems []error
 	if cfg.Dial == nil {
@@ -272,8 +284,9 @@ func New(cfg Config) (*Host, error) {
 	return h, nil
 }
 
-// Apply sets the jobs that this host should run, and the files that were refused. It replaces those of earlier calls. The
-// host leaves jobs that are no longer in the set, after their running items have finished.
+// Apply hands over the whole set of jobs that this host should run, and the
+// files that were refused. The newest call wins. Jobs that are not in the set
+// any more are left: running items finish, then the host leaves the job.
 func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	h.mu.Lock()
 	h.desired = make(map[string]Job, len(jobs))
@@ -312,7 +325,8 @@ func (h *Host) Apply(jobs []Job, refused []Refusal) {
 	notify(h.wake)
 }
 
-// former returns the digest of the definition that this host last brought to the registry for a job; empty without one.
+// former is the digest of the definition that this host last brought to the registry
+// for a job; empty for none.
 func (h *Host) former(job string) string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -325,14 +339,14 @@ func (h *Host) setFormer(job, digest string) {
 	h.brought[job] = digest
 }
 
-// dropFormer forgets the definition of a job that the registry has forgotten.
+// dropFormer forgets what this host brought of a job that the registry has forgotten.
 func (h *Host) dropFormer(job string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	delete(h.brought, job)
 }
 
-// notify wakes the reader of a channel of size 1; several wake-ups are merged.
+// notify wakes a reader of a channel of size 1; wake-ups merge.
 func notify(c chan<- struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -340,14 +354,15 @@ func notify(c chan<- struct{}) {
 	}
 }
 
-// Run runs one term after the other until ctx is done. Then it drains: no item begins, running items get
-// Config.DrainTimeout, and the host leaves its jobs. When kill is done, Run stops guests at once and returns. Run joins
-// every goroutine that it started. It may be called only once.
+// Run lives one term of a registry session after the other until ctx is done,
+// then drains: nothing new begins, running items get Config.DrainTimeout, the
+// host leaves its jobs. When kill is done it stops guests at once and returns.
+// Run joins every goroutine that it started. It may be called once.
 func (h *Host) Run(ctx, kill context.Context) error {
 	h.mu.Lock()
 	if !h.started.IsZero() {
 		h.mu.Unlock()
-		return errors.New("host: Run was called twice")
+		return errors.New("host: Run was called before")
 	}
 	h.started = h.clock()
 	h.mu.Unlock()
@@ -389,7 +404,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 			h.cfg.BeforeClose(kill)
 		}
 		if err := r.Close(); err != nil {
-			h.log.Warn("registry: closing the session failed", zap.Error(err))
+			h.log.Warn("registry: closing the session", zap.Error(err))
 		}
 		if !lost {
 			return nil
@@ -402,8 +417,7 @@ func (h *Host) Run(ctx, kill context.Context) error {
 	return nil
 }
 
-// dial opens a session. The session is usable only if the registry's transaction numbers are known to grow; otherwise
-// dial returns an error.
+// dial opens a session in which the registry's numbers are known to grow, or nothing begins.
 func (h *Host) dial(ctx context.Context) (*fence.Session, error) {
 	c, err := h.cfg.Dial(ctx)
 	if err != nil {
@@ -426,7 +440,7 @@ func (h *Host) dial(ctx context.Context) (*fence.Session, error) {
 	return s, nil
 }
 
-// part keeps what the loops of an ended term know of their jobs.
+// part keeps what the loops of a term that has ended know of their jobs.
 func (h *Host) part(t *term) {
 	parted := make(map[string]*JobStatus)
 	t.mu.Lock()
@@ -447,7 +461,7 @@ func (h *Host) setState(s HostState, t *term) {
 
 func (h *Host) emit(e event.Event) { h.events.emit(e) }
 
-// emitter gives events their time, and passes them on in order.
+// emitter gives events their time and order.
 type emitter struct {
 	mu    sync.Mutex
 	sink  func(event.Event)
@@ -468,8 +482,9 @@ func (e *emitter) emit(ev event.Event) {
 	e.sink(ev)
 }
 
-// Ready reports whether the host has a live session, has been given its jobs, and each of them has joined or says why it
-// cannot. If it is not ready, missing says why, as far as known.
+// Ready reports whether the host has a live session, has been given its jobs,
+// and every one of them has joined or says why it cannot; if not, it says what is
+// missing, as far as it knows.
 func (h *Host) Ready() (ready bool, missing string) {
 	h.mu.Lock()
 	t, ok := h.term, h.applied && h.state == HostLive
@@ -484,29 +499,30 @@ func (h *Host) Ready() (ready bool, missing string) {
 	return true, ""
 }
 
-// wanted returns the jobs that this host should run, by name. The caller must not change the map.
+// wanted are the jobs that this host is to run, by name: for reading only.
 func (h *Host) wanted() map[string]Job {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.desired
 }
 
-// statusWait is how long Status waits for the answer of a job's loop that is waiting for the registry.
+// statusWait is how long Status waits for a job's loop that is busy talking
+// to the registry.
 const statusWait = time.Second
 
-// Status returns the state of the host without a request to the registry: it shows which items are disabled as the host
-// last saw it, and leaves out what other hosts of a job publish. A job whose loop does not answer within a second is
-// shown in its last known state.
+// Status says what the host is doing, and asks nothing of the registry for it: which items are
+// disabled is shown as the host last saw it, and what a job's other hosts say of themselves is
+// left out. A job whose loop does not answer within a second is shown as it last was.
 func (h *Host) Status() Status { return h.status(statusWait, false) }
 
-// StatusWithin is Status that waits at most this long.
+// StatusWithin is Status that waits for so long at most.
 func (h *Host) StatusWithin(wait time.Duration) Status { return h.status(wait, false) }
 
-// FullStatus is Status with the facts that are not watched. It makes two reads per job: of a node for each idle item of
-// this host, and of a node for each host of the job. It is meant for requests of people.
+// FullStatus is Status with what is not watched and is read now: two reads a job, of a node for
+// each item here that does not run and of one for each of its hosts. It is for people who ask.
 func (h *Host) FullStatus() Status { return h.status(statusWait, true) }
 
-// Look makes a job read again what it does not watch, and report changes. It does not wait for that.
+// Look has a job read again what it does not watch, and report it. It does not wait for that.
 func (h *Host) Look(job string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -541,8 +557,8 @@ func (h *Host) status(wait time.Duration, full bool) Status {
 	return s
 }
 
-// Start makes this host join a job again that an operator stopped on this host or removed from the registry. A removed
-// job comes back on all hosts. said is who wants it. Start does nothing for a job that is neither stopped nor removed.
+// Start makes this host join a job again that an operator stopped here or removed
+// from the registry, which brings it back on all hosts: said is who wants it. A job that was not is left alone.
 func (h *Host) Start(ctx context.Context, job string, said tree.Word) error {
 	h.mu.Lock()
 	t, state := h.term, h.state

@@ -15,18 +15,19 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// The parts of a job that exist only because ElasticJob's Java hosts may be in it.
+// What a job does only because Java hosts of ElasticJob may be in it.
 
 const (
-	// longestQueue is how long a host waits in one of ElasticJob's latches behind the same host before it goes ahead of
-	// it.
+	// longestQueue is how long a host waits in one of ElasticJob's latches
+	// behind the same host before it goes ahead.
 	longestQueue = 30 * time.Second
-	// javaGrace is how long a dead host's runs are left for Java hosts to mark, and for how long a Java host may be away:
-	// after a lost connection it recreates its instance node.
+	// javaGrace is how long what a host that died was running is left to Java
+	// hosts to mark, and for how long a Java host may be away: after a lost
+	// connection it recreates its instance node.
 	javaGrace = 2 * time.Second
 )
 
-// queue is this host's place in a latch: behind which node it waits, and since when.
+// queue is a place in a latch, and since when the host waits there for whom.
 type queue struct {
 	*latch.Line
 	behind string
@@ -35,8 +36,8 @@ type queue struct {
 
 func (p *queue) reset() { *p.Line, p.behind, p.since = latch.Line{}, "", time.Time{} }
 
-// overdue goes ahead of a node that has blocked this host for too long. No guarantee of our hosts depends only on the
-// latch.
+// overdue goes ahead of somebody who keeps this host waiting too long. Nothing
+// of ours relies on the latch alone.
 func (p *queue) overdue(j *job, now moment) {
 	q, waiting := p.Waiting()
 	switch {
@@ -52,12 +53,12 @@ func (p *queue) overdue(j *job, now moment) {
 			what = event.WaitFailover
 		}
 		e := &event.WaitError{What: what, For: "its turn in ElasticJob's latch", After: now.Sub(p.since),
-			Then: fmt.Sprintf("node %s has blocked it for %s: going ahead of its owner", q.Path, now.Sub(p.since).Round(time.Second))}
+			Then: fmt.Sprintf("node %s has stood in the way for %s: going ahead of its owner", q.Path, now.Sub(p.since).Round(time.Second))}
 		j.Expired(e)
 	}
 }
 
-// until returns when the wait has taken too long; zero if the host does not wait.
+// until is when the waiting has taken too long; zero if the host does not wait.
 func (p *queue) until() time.Time {
 	if _, waiting := p.Waiting(); !waiting || p.behind == "" {
 		return time.Time{}
@@ -65,8 +66,8 @@ func (p *queue) until() time.Time {
 	return p.since.Add(longestQueue)
 }
 
-// sightings are when the loop first saw, by Go's own clock, that a resharding is requested and that a division defers
-// items. View.FlagSeen and View.DeferredSeen are the same times by the wall clock, which may be set meanwhile.
+// sightings are when the loop saw first, by Go's own clock, that a division is asked for, and that a division defers items.
+// View.FlagSeen and View.DeferredSeen say the same by the wall clock, which may be set meanwhile.
 type sightings struct{ flag, deferred time.Time }
 
 // note dates what a snapshot shows for the first time.
@@ -79,7 +80,7 @@ func (s *sightings) note(v *coordination.View, now moment) {
 	}
 }
 
-// date converts these times to the wall clock again, as it runs now.
+// date says again by the wall clock, as it goes now, when that was.
 func (s *sightings) date(v *coordination.View, now moment) {
 	if !v.FlagSeen.IsZero() {
 		v.FlagSeen = now.instant(s.flag)
@@ -89,7 +90,7 @@ func (s *sightings) date(v *coordination.View, now moment) {
 	}
 }
 
-// seeJava reacts to changes about Java hosts in a snapshot.
+// seeJava draws conclusions from a snapshot: what changed about Java hosts.
 func (j *job) seeJava(now moment, before coordination.View) {
 	v := &j.member.View
 	j.sightings.note(v, now)
@@ -105,8 +106,9 @@ func (j *job) seeJava(now moment, before coordination.View) {
 	}
 }
 
-// watchExtra watches what matters only at times: servers and one running mark of Java hosts, the node before this host in
-// a latch, and whether operators kill runs of the job.
+// watchExtra watches what matters for a while: servers and a running mark of Java
+// hosts, who is before this host in a latch, and whether operators kill runs of
+// the job.
 func (j *job) watchExtra(now moment) {
 	want := j.member.View.Extra()
 	for _, line := range []*queue{&j.election, &j.takers} {
@@ -180,13 +182,14 @@ func (j *job) endExtra() {
 	j.member.View = j.member.View.WithExtra(nil)
 }
 
-// lookForJava finds out whether Java hosts would follow the schedule and the policies of the job.
+// lookForJava looks whether Java hosts would follow the schedule and the policies of the job.
 func (c *cronText) lookForJava(config jobconfig.Configuration) {
 	c.javaErr = timetable.JavaCompatible(config)
 }
 
-// javaRefuses returns why the schedule is not followed while Java hosts are in the job: they would fire at other
-// instants, not at all, or would treat instants that cannot begin differently.
+// javaRefuses says why the schedule is not followed while Java hosts are in
+// the job: they would fire at other instants, or not at all, or do otherwise with instants
+// that cannot begin when they come.
 func (p *place) javaRefuses() reason.Reason {
 	if p.cron.javaErr == nil || !p.member.View.Mixed() {
 		return reason.Reason{}
@@ -194,9 +197,9 @@ func (p *place) javaRefuses() reason.Reason {
 	return reason.New(reason.JavaInJob, p.member.View.Java()[0], p.cron.javaErr)
 }
 
-// awaitQuiet separates items that a Java host may be about to run again, though nothing in the registry shows it: see
-// [coordination.Member.Quiet]. They are due, and begin JavaLag after this host has looked, or when the marks of the other
-// host are gone. They are returned as waiting.
+// awaitQuiet leaves out items that a Java host may be about to run again, though nothing shows it: see
+// [coordination.Member.Quiet]. They are due, and begin JavaLag after this host has looked, or when the marks
+// of the other host are gone. waiting are those.
 func (rn *runner) awaitQuiet(now moment, id tree.Fire, items []*item, trigger bool) (rest []*item, waiting tree.Items) {
 	if !rn.member.MayRepeat() {
 		return items, nil

@@ -175,7 +175,7 @@ func TestAHostGoesAheadOfWhoeverKeepsItWaitingInALatch(t *testing.T) {
 		t.Errorf("behind %q, looks again %v, recovers at %s", p.Behind, j.pace.looked, j.recovery.at)
 	}
 	step(at(4*longestQueue), true)
-	if len(*events) != 1 || (*events)[0].Kind != event.JobError || (*events)[0].Wait != event.WaitFailover || !strings.Contains((*events)[0].Reason, "/b has blocked it for 30s") {
+	if len(*events) != 1 || (*events)[0].Kind != event.JobError || (*events)[0].Wait != event.WaitFailover || !strings.Contains((*events)[0].Reason, "/b has stood in the way for 30s") {
 		t.Errorf("what is told: %v", *events)
 	}
 }

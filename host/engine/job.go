@@ -28,25 +28,29 @@ import (
 )
 
 const (
-	// commitTimeout bounds every request to the registry.
+	// commitTimeout bounds every exchange with the registry.
 	commitTimeout = 10 * time.Second
-	// retryPause is how long a job waits after a refusal of the registry.
+	// retryPause is how long a job waits after the registry refused.
 	retryPause = time.Second
-	// troubleShown is how long the status shows a refusal after the last one.
+	// troubleShown is how long the status shows a refusal after the last.
 	troubleShown = 15 * time.Second
-	// listenerShown is how long the status shows that hosts were missing at a listener.
+	// listenerShown is how long the status shows that hosts did not come to a listener.
 	listenerShown = 5 * time.Minute
-	// lookAgain is how long a step that changed the registry waits for the snapshot that shows the change.
+	// lookAgain is how long a step that changed the registry waits for the
+	// snapshot that shows it.
 	lookAgain = time.Second
-	// longestSleep is the longest time between two passes of the loop.
+	// longestSleep bounds the timer.
 	longestSleep = time.Minute
-	// completionWindow is how long the first completed item waits for others.
+	// completionWindow is how long a first completed item waits for others.
 	completionWindow = 50 * time.Millisecond
-	// completionInterval is the least time between two commits of completions while other items run.
+	// completionInterval is how soon after a completion the next is written,
+	// while other items go on.
 	completionInterval = 100 * time.Millisecond
-	// againPause is how long a begin waits after a conflict.
+	// againPause is how long a begin waits that met another state of the
+	// registry than it knew.
 	againPause = 100 * time.Millisecond
-	// tallyInterval is how often this host publishes how many items succeeded and failed on it.
+	// tallyInterval is how often this host publishes how many items succeeded
+	// and failed here.
 	tallyInterval = 5 * time.Minute
 	// offsetInterval is how often staged offsets become durable.
 	offsetInterval = time.Second
@@ -62,7 +66,8 @@ const (
 //	access   this host's membership, and what the registry refused
 //	shared   what other goroutines use as well
 //
-// All fields except those of shared belong to the goroutine in run; no other goroutine uses them.
+// All fields but those of shared belong to the goroutine in run; nothing else touches
+// them.
 type job struct {
 	runner
 
@@ -82,32 +87,33 @@ type job struct {
 	timers     timers
 }
 
-// watch has the watches of a job. extra is a second watch, of nodes that matter only for a while.
+// watch is the watches of a job. extra is a second one, of what stands in the way for a
+// while.
 type watch struct {
 	control  feed
 	extra    feed
 	extraFor []registry.Query
-	// outside is this host's watch while it stays out of the job; seen is its last snapshot.
+	// outside is what this host watches while it stays out of the job, seen what that
+	// has shown last.
 	outside feed
 	seen    registry.Snapshot
 	marks   marks
 }
 
-// settings are the job's settings in force, as they were reported.
+// settings are what a job goes by, as they are reported.
 type settings struct {
 	inForce, reported event.Settings
 	objects           bool // as last reported: something is refused beside them
 }
 
-// report records that the settings are reported, with or without an objection; news is false if they were already
-// reported so.
+// report takes note that the settings are reported, with or without an objection; news is false if they were already.
 func (s *settings) report(objects bool) (now event.Settings, news bool) {
 	news = s.inForce != s.reported || s.objects != objects
 	s.reported, s.objects = s.inForce, objects
 	return s.inForce, news
 }
 
-// configured is the input from which schedule and executor were last made.
+// configured is what schedule and executor were last made from.
 type configured struct {
 	config int64
 	digest string
@@ -160,8 +166,8 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	return j
 }
 
-// run is the job's loop. It returns when the host has left the job, or when work is done. It has then joined everything
-// that it started.
+// run is the job's loop. It returns when the host has left the job, or when
+// work is done. Everything it started is joined then.
 func (j *job) run(work context.Context) {
 	defer close(j.done)
 	j.work = work
@@ -173,7 +179,7 @@ func (j *job) run(work context.Context) {
 	alarm := newAlarm()
 	defer alarm.Stop()
 	defer j.turn.Give()
-	// wakeAt is when the loop has work without news. wall is the wall clock of the last pass.
+	// wakeAt is when there is something to do, whatever the mail says. wall is the wall clock when the loop woke last.
 	var wakeAt, wall time.Time
 	for {
 		j.turn.Give()
@@ -229,12 +235,12 @@ func (j *job) run(work context.Context) {
 		news = j.read() || news
 		now := j.host.now()
 		if now.wall.Before(wall.Add(-clockStep)) { // what is reckoned of the registry's wavers
-			// An item that another host began by a correct clock must not wait until this clock is back where it was.
-			// What has already begun is refused by its record.
+			// An item that another host began by a clock that is right must not wait until
+			// this clock is where it was. What was begun already is refused by its record.
 			j.calendar.SetBack(now.wall)
 		}
 		wall = now.wall
-		// While many items run, the loop does not handle each end of a run separately.
+		// While many items run, each end of one is not looked at by itself.
 		if window := j.ends.windowEnd(); !news && len(j.ends.of) < j.live && now.Before(wakeAt) && now.Before(window) {
 			j.answer()
 			if window.Before(wakeAt) {
@@ -260,14 +266,14 @@ func (j *job) run(work context.Context) {
 	}
 }
 
-// alarm wakes a loop at a time. A time in the past gets no timer: two loops of one bubble that read expired timers at the
-// same time crash the race detector of Go 1.26 with a segmentation violation.
+// alarm wakes a loop at a time. A time that is over is no timer: two loops of one bubble that read expired timers at once end
+// Go 1.26's race detector with a segmentation violation.
 type alarm struct {
 	*time.Timer
 	due, over <-chan time.Time // over is ready
 }
 
-// newAlarm returns an alarm that is due at once.
+// newAlarm is due at once.
 func newAlarm() *alarm {
 	over := make(chan time.Time)
 	close(over)
@@ -310,7 +316,7 @@ func (j *job) end() {
 		for _, it := range cut {
 			items = append(items, it.number)
 		}
-		j.log.Warn("stopped at once: the running items count as unfinished", zap.Stringer("items", items))
+		j.log.Warn("stopped at once: what was running counts as unfinished", zap.Stringer("items", items))
 	}
 	if j.work.Err() != nil {
 		j.trigger.drop(event.SkipMissed, reason.New(reason.BeforeIdle, reason.New(reason.SessionEnded)))
@@ -338,8 +344,8 @@ func (j *job) end() {
 	j.answer()
 }
 
-// read empties the mailbox into the loop's own fields. It reports whether the mailbox had more than ends of runs and
-// requests for the status.
+// read empties the mailbox into the loop's own fields. It reports whether
+// there was more in it than ends of runs, and questions for the status.
 func (j *job) read() (news bool) {
 	j.mail.mu.Lock()
 	update, ended, over, lines := j.mail.update, j.mail.ended, j.mail.over, j.mail.limits
@@ -459,22 +465,22 @@ func (j *job) advance(now moment) (over bool) {
 	j.announce = (!j.rests(now) && j.tally.publish(now)) || j.announce
 	j.watchExtra(now)
 	if edit, err := j.edits.Look(j.work, j.member.Registry, j.member.Layout, j.member.View.IsJanitor()); err != nil {
-		j.failed(now, "reading who changed the configuration", err)
+		j.failed(now, "looking who changed the configuration", err)
 	} else if edit != nil {
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "the configuration, in the registry", Edit: edit})
 	}
 	return false
 }
 
-// recordOutside has changes recorded that other programs made in the registry. No step waits for it.
+// recordOutside has changes recorded that other programs made in the registry. Nothing waits for it.
 func (j *job) recordOutside(now moment) {
 	err := j.outside.Record(j.work, j.member.Registry, j.member.Layout, now.Time, j.trigger.seen, j.trigger.round)
 	if err != nil && j.work.Err() == nil {
-		j.log.Warn("recording a change by another program failed; trying again", zap.Error(err))
+		j.log.Warn("recording what another program changed; trying again", zap.Error(err))
 	}
 }
 
-// expect tells the module cache when the next fire is due on this host, so that the module may be unloaded until then.
+// expect reports the next fire here, until shortly before which the module may leave memory.
 func (j *job) expect(now moment) {
 	var next, instant time.Time
 	if !j.calendar.Next.IsZero() && j.member.View.Enabled && len(j.items.of) > 0 {
@@ -482,7 +488,7 @@ func (j *job) expect(now moment) {
 		next = now.Add(instant.Sub(now.wall))
 	}
 	j.host.cfg.OnNext(j.name, instant)
-	// The wall clock is adjusted by some milliseconds all the time.
+	// The wall clock is set right by some milliseconds all the time.
 	if j.module.exec == nil || (j.module.informed && next.Sub(j.module.expected).Abs() < clockStep) {
 		return
 	}
@@ -497,7 +503,7 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// latest returns the later of two times; a zero time is before any other.
+// latest is the later of two times; zero is before any other.
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -505,7 +511,7 @@ func latest(a, b time.Time) time.Time {
 	return b
 }
 
-// soonest returns the earlier of two times, ignoring zero times.
+// soonest is the earlier of two times; zero is at no time, and counts for nothing.
 func soonest(a, b time.Time) time.Time {
 	if b.IsZero() || (!a.IsZero() && a.Before(b)) {
 		return a
@@ -513,13 +519,14 @@ func soonest(a, b time.Time) time.Time {
 	return b
 }
 
-// same reports whether two jobs have the same definition and the same module.
+// same reports whether two jobs are defined alike and run the same module.
 func same(a, b Job) bool {
 	return a.Module.Digest() == b.Module.Digest() && a.Module.Granted() == b.Module.Granted() && a.JobClass == b.JobClass && a.ModuleFile == b.ModuleFile &&
 		maps.Equal(a.Inherited, b.Inherited) && bytes.Equal(a.Definition.YAML(), b.Definition.YAML())
 }
 
-// stay cancels a leaving: the definition, or the host's instance, is there again.
+// stay takes a leaving back: the definition is there again, or the host's
+// instance.
 func (j *job) stay() {
 	j.exit.begun, j.exit.announced, j.exit.stopped = false, false, false
 	if !j.joined || !j.exit.left.IsZero() {
@@ -528,7 +535,7 @@ func (j *job) stay() {
 	j.exit.until = time.Time{}
 	j.guests.readmit(j.work)
 	j.announce = true // and coordinate has the items divided again
-	// What was handed back, or was due, is this host's to run.
+	// What was handed back, or was due, is this host's to make up for.
 	var idle []int
 	for _, it := range j.items.sorted(func(it *item) bool { return it.owned && it.run == nil }) {
 		idle = append(idle, it.number)
@@ -536,10 +543,10 @@ func (j *job) stay() {
 	j.dues.makeUp(j.host.now(), idle)
 }
 
-// heardSoon is the longest time until a host hears of a write, while its clock and the registry's are right.
+// heardSoon is the latest that a host hears of a write, while its clock and the registry's are right.
 const heardSoon = 30 * time.Second
 
-// changesAt returns when the schedule of the configuration takes effect.
+// changesAt is when the schedule of the configuration takes effect.
 func changesAt(now moment, v *coordination.View) time.Time {
 	at := v.ScheduleSince()
 	if at.Before(now.wall.Add(-heardSoon)) || at.After(now.wall.Add(heardSoon)) { // a clock is wrong
@@ -548,7 +555,7 @@ func changesAt(now moment, v *coordination.View) time.Time {
 	return at
 }
 
-// definitionChanged takes over the definition that Apply brought.
+// definitionChanged takes over what Apply brought.
 func (j *job) definitionChanged(now moment) {
 	if !j.exit.left.IsZero() {
 		return // what is wanted says whether it comes back; see stayOut
@@ -573,20 +580,21 @@ func (j *job) definitionChanged(now moment) {
 		j.failed(now, "applying the definition", err)
 	case err != nil:
 		j.joining.err = err
-		j.log.Error("the definition was not applied", zap.String("file", j.wanted.File), zap.Error(err))
+		j.log.Error("definition not applied", zap.String("file", j.wanted.File), zap.Error(err))
 	case len(applied.Changed) > 0:
 		j.Emit(event.Event{Kind: event.JobChanged, Source: sourceOf(j.member.View.Config), Reason: "definition: " + joinWords(applied.Changed), Edit: changes.ByFile(applied, j.wanted.File, j.host.cfg.ServerIP)})
 	}
 }
 
-// transient reports whether the same request may succeed later: the registry was unavailable, or did not answer in time.
+// transient reports whether the same may work later: the registry could not,
+// or did not answer in time.
 func transient(err error) bool {
 	return slices.ContainsFunc([]error{registry.ErrUnavailable, registry.ErrSuspect, registry.ErrUnknown, registry.ErrConflict,
 		registry.ErrSessionLost, registry.ErrClosed, context.DeadlineExceeded, context.Canceled}, func(t error) bool { return errors.Is(err, t) })
 }
 
-// rejoin resets the job, so that this host joins it again under a new instance id. What came due while the job was away
-// is not owed.
+// rejoin makes the job one that this host is to join again, under an instance
+// id that was not used before. What was due while it was away is not owed.
 func (j *job) rejoin(now moment) {
 	j.watch.leaveOutside()
 	j.exit.said = tree.Word{}
@@ -607,8 +615,8 @@ func (j *job) rejoin(now moment) {
 	j.chain.reset()
 }
 
-// shareDays lets the registry's configuration and the definition share one copy of the days of their calendars, if these
-// are equal, so that jobs with the same calendars have one copy.
+// shareDays has the configuration in the registry share the days of its calendars with the definition, if they are the same: jobs with
+// the same calendars then have one copy of them.
 func (j *job) shareDays() {
 	own := j.wanted.Definition.Props[jobconfig.PropCalendarDays]
 	if c := j.member.View.Config; own != "" && c.Props[jobconfig.PropCalendarDays] == own {
@@ -616,8 +624,7 @@ func (j *job) shareDays() {
 	}
 }
 
-// terms returns the terms of the job's configuration. They are computed once for each configuration that configure has
-// seen.
+// terms are those of the job's configuration. They are made once for each that configure has seen.
 func (j *job) terms(c jobconfig.Configuration) string {
 	if j.cron.madeFor != nil && j.configured.config == j.member.View.ConfigChange() {
 		return j.cron.madeFor.terms
@@ -625,7 +632,7 @@ func (j *job) terms(c jobconfig.Configuration) string {
 	return c.Terms()
 }
 
-// configure fits schedule and executor to the configuration in force.
+// configure makes schedule and executor fit the configuration in force.
 func (j *job) configure(now moment) {
 	from := configured{j.member.View.ConfigChange(), j.wanted.Module.Digest() + j.wanted.Module.Granted()}
 	if from == j.configured {
@@ -653,7 +660,7 @@ func (j *job) configure(now moment) {
 		err := timetable.Of(problems)
 		j.cron.err = err
 		if err != nil {
-			j.log.Error("the schedule is refused; the last good one stays in force", zap.Error(err))
+			j.log.Error("schedule refused; the last good one stays in force", zap.Error(err))
 			j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		} else {
 			j.cron.zone, _ = schedule.Zone(c.TimeZone) // the timetable has it
@@ -703,7 +710,7 @@ func (j *job) configure(now moment) {
 	changed := j.module.madeFor != ""
 	j.module.madeFor, j.module.err = execFor, err
 	if err != nil {
-		j.log.Error("the module is refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
+		j.log.Error("module refused for this job", zap.String("module", j.wanted.ModuleFile), zap.Error(err))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(err)))
 		return
 	}
@@ -720,7 +727,7 @@ func (j *job) configure(now moment) {
 	}
 }
 
-// also says in words which other terms a schedule has.
+// also names what else a schedule goes by.
 func also(terms string) string {
 	names := timetable.Also(terms)
 	if len(names) == 0 {
@@ -729,7 +736,7 @@ func also(terms string) string {
 	return ", with " + joinWords(names)
 }
 
-// reportSettings reports the job's settings in force if they changed, or if an objection to them came or went.
+// reportSettings reports what the job goes by if that is news, and when something is refused, or is not any more.
 func (j *job) reportSettings() {
 	if e, ok := j.denials.unreported(); ok {
 		j.Emit(e)
@@ -742,7 +749,8 @@ func (j *job) reportSettings() {
 	j.Emit(event.Event{Kind: event.JobConfigured, Source: sourceOf(j.member.View.Config), Settings: &s}.Why(reason.Of(err)))
 }
 
-// complete writes the ends of runs in groups: at once when nothing runs any more, else a short time after the first.
+// complete writes the ends of runs, in groups: at once when nothing runs any
+// more, else a short time after the first.
 func (j *job) complete(now moment) {
 	j.keepOwn()
 	pending := 0

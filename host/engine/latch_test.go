@@ -72,7 +72,7 @@ func TestAnOrphanInALatchHoldsUpNoStart(t *testing.T) {
 		}
 		told := make(map[string]bool)
 		for _, e := range c.list(event.JobError) {
-			if e.Time.After(begin) && strings.Contains(e.Reason, name+" has blocked it for 30s") {
+			if e.Time.After(begin) && strings.Contains(e.Reason, name+" has stood in the way for 30s") {
 				told[e.Job] = true
 			}
 		}

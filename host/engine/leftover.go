@@ -18,13 +18,14 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 )
 
-// stays is the lifetime of a job that is never forgotten.
+// stays is how long a job has lived that is not forgotten.
 const stays = time.Duration(math.MaxInt64)
 
-// leftovers are the jobs without a definition in an embedded registry. Their nodes take at most limit bytes. Beyond that
-// the host forgets jobs, first those that had a definition for the shortest time, so that short-lived names push out each
-// other and not a job that was in use for longer. A job that this process did not create stays. It is safe for concurrent
-// use.
+// leftovers are the jobs in a registry of this process that have no definition. Their nodes
+// take limit bytes at most: beyond that the jobs that had a definition for the shortest time
+// are forgotten, so that names which come and go push out each other, and no job that was in
+// use for longer. A job that this process has not made itself stays. It is safe for
+// concurrent use.
 type leftovers struct {
 	limit int64         // 0: there is none, and nothing is kept account of
 	wake  chan struct{} // something is in the queue
@@ -52,7 +53,7 @@ func newLeftovers(limit int64) *leftovers {
 	return &leftovers{limit: limit, wake: make(chan struct{}, 1), made: make(map[string]time.Time), lived: make(map[string]time.Duration), bytes: make(map[string]int64)}
 }
 
-// create records that this process has created the job.
+// create notes that this process has made the job.
 func (l *leftovers) create(name string) {
 	if l.limit > 0 {
 		l.mu.Lock()
@@ -61,7 +62,7 @@ func (l *leftovers) create(name string) {
 	}
 }
 
-// gone records that the job no longer has a definition.
+// gone notes that the job has no definition any more.
 func (l *leftovers) gone(name string) {
 	if l.limit == 0 {
 		return
@@ -79,8 +80,8 @@ func (l *leftovers) gone(name string) {
 	notify(l.wake)
 }
 
-// back records that the job has a definition. It returns false if the job is being forgotten: it may come back after
-// that.
+// back notes that the job has a definition. It reports false if the job is being forgotten:
+// it may come back when that is done.
 func (l *leftovers) back(name string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -91,7 +92,7 @@ func (l *leftovers) back(name string) bool {
 	return true
 }
 
-// drop removes a job from the account. The caller holds mu.
+// drop takes a job out of the account. mu is held.
 func (l *leftovers) drop(name string) {
 	if i, found := slices.BinarySearchFunc(l.shortest, leftover{name, l.lived[name]}, leftover.compare); found {
 		l.shortest = slices.Delete(l.shortest, i, i+1)
@@ -101,7 +102,7 @@ func (l *leftovers) drop(name string) {
 	delete(l.lived, name)
 }
 
-// unmeasured returns a job whose nodes have to be measured; false without one.
+// unmeasured is a job whose nodes are to be measured; false if there is none.
 func (l *leftovers) unmeasured() (name string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -116,7 +117,7 @@ func (l *leftovers) unmeasured() (name string, ok bool) {
 	return "", false
 }
 
-// measured records the size of the nodes of a job that unmeasured returned.
+// measured notes what the nodes of a job take that unmeasured has returned.
 func (l *leftovers) measured(name string, bytes int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -132,7 +133,8 @@ func (l *leftovers) measured(name string, bytes int64) {
 	}
 }
 
-// beyond returns a job to forget, for which the caller then calls cleared; false without one.
+// beyond is a job that is to be forgotten, which the caller ends with cleared; false if
+// there is none.
 func (l *leftovers) beyond() (name string, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -143,7 +145,7 @@ func (l *leftovers) beyond() (name string, ok bool) {
 	return l.clearing, true
 }
 
-// cleared records that the job was forgotten, or that it stays.
+// cleared notes that the job was forgotten, or that it stays.
 func (l *leftovers) cleared(name string, forgotten bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -159,7 +161,7 @@ func (l *leftovers) cleared(name string, forgotten bool) {
 	l.total += bytes
 }
 
-// clear keeps the jobs without a definition within their limit, until ctx is done.
+// clear keeps the jobs without a definition within their limit until ctx is done.
 func (t *term) clear(ctx context.Context) {
 	left := t.host.left
 	jobs := registry.Children(tree.JobsPath(t.host.cfg.Namespace))
@@ -190,7 +192,7 @@ func (t *term) clear(ctx context.Context) {
 		}
 		if forgotten > 0 {
 			say.Do(func() {
-				t.host.log.Warn("the embedded registry has too many jobs without a definition; it has forgotten those that had a definition for the shortest time",
+				t.host.log.Warn("the registry in this process keeps no more of jobs without a definition; those that had one for the shortest time were forgotten",
 					zap.Int("jobs", forgotten), zap.Int64("keepsBytes", left.limit))
 				forgotten = 0
 			})
@@ -198,7 +200,7 @@ func (t *term) clear(ctx context.Context) {
 	}
 }
 
-// clearJob forgets a job. It returns false if the job stays.
+// clearJob forgets a job. It reports false if the job stays.
 func (t *term) clearJob(ctx context.Context, name string) bool {
 	err := operate.ForgetUnused(ctx, t.registry, tree.NewLayout(t.host.cfg.Namespace, name))
 	gone := err == nil || errors.Is(err, tree.ErrRemoved)

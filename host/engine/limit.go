@@ -19,15 +19,15 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// A job may be under a limit of the namespace (concurrency in its definition): its items begin with a permit, which is a
-// ticket of package permit. An item without a permit keeps the fire that it owes, as an item that runs on another host
-// does, and begins when a ticket is granted.
+// A job may be under a limit over the namespace (concurrency in its definition): its items begin with a
+// permit, a ticket of package permit. An item that has none yet keeps the fire that it owes, as one does that
+// runs elsewhere, and begins when a ticket is granted.
 //
 //	due ──▶ admit ──▶ has a granted ticket ──▶ begins with it ──▶ completion deletes the ticket
 //	          │
 //	          └──▶ waits: stands in the line with a ticket, if not too many of this host do
 
-// limits is this host's part of the job's limit.
+// limits is this host's part in the job's limit.
 type limits struct {
 	*admission
 	most   func() int // items of the job that may run at once on this host
@@ -35,27 +35,26 @@ type limits struct {
 	lines  map[string]*limitLine // by key
 	// held are the tickets of items that run, or whose begin is being written.
 	held map[int]heldTicket
-	// crashed are the keys of items of crashed hosts that this host may take over once it has a permit.
+	// crashed are the keys of items of crashed hosts that this host may take over, once it has a permit.
 	crashed map[int]string
 	back    []string // paths of tickets that are to be deleted
 	turns   uint64   // counts the items that began to wait
-	// atOnce makes the loop look again at once: other items may begin with the permits of items that no longer wait.
+	// atOnce has the loop look again at once: others may begin with the permits of those that do not wait any more.
 	atOnce bool
-	// takeOver is set when an item of a crashed host that lacked a permit may be taken over.
+	// takeOver is set when an item of a crashed host may be taken over that lacked a permit.
 	takeOver bool
 }
 
-// heldTicket is an item's ticket in the queue of a concurrency key.
+// heldTicket is an item's ticket in the line of a key of concurrency.
 type heldTicket struct {
 	permit.Ticket
 	key string
 }
 
-// limitLine has this host's tickets in the queue of one key.
+// limitLine has this host's tickets in the line of one key.
 type limitLine struct {
 	key, path string
-	// free are this host's tickets without an item, in the queue's order; items may take the granted ones, which come
-	// first.
+	// free are this host's tickets without an item, in the line's order; items may take the granted ones, which are first.
 	free    []permit.Ticket
 	granted int
 	place   permit.Place // of the first that waits
@@ -66,13 +65,13 @@ type limitLine struct {
 	end     context.CancelFunc // ends the watch; nil if there is none
 }
 
-// limitNews is what the watch of a queue has shown.
+// limitNews is what the watch of a line has shown.
 type limitNews struct {
 	line *limitLine
 	node registry.Node
 }
 
-// line returns the queue of a key; it makes it if it does not exist.
+// line is a key's, which is made if need be.
 func (l *limits) line(layout tree.Layout, key string) *limitLine {
 	ln := l.lines[key]
 	if ln == nil {
@@ -88,13 +87,13 @@ func (l *limits) line(layout tree.Layout, key string) *limitLine {
 // limited reports whether the job is under a limit.
 func (l *limits) limited() bool { return l.guest.Concurrency.Key != "" }
 
-// key returns the key under which an item runs for a fire.
+// key is the key under which an item runs for a fire.
 func (l *limits) key(item int, id tree.Fire) string {
 	return l.keyFor(l.guest.Concurrency.Key, item, id)
 }
 
-// changed makes the loop check the waiting items again, because their key or its maximum may have changed. Each keeps its
-// place among the waiting items of this host.
+// changed has the items that wait looked at again: their key, or its maximum, may be another one now. Each keeps its turn
+// among those of this host.
 func (l *limits) changed() {
 	for _, ln := range l.lines {
 		ln.stale = true
@@ -104,7 +103,7 @@ func (l *limits) changed() {
 	}
 }
 
-// take gives an item the first granted ticket. It returns false if there is none.
+// take gives an item the first ticket that is granted. It returns false if there is none.
 func (l *limits) take(ln *limitLine, item int) bool {
 	if ln == nil || ln.granted == 0 {
 		return false
@@ -115,10 +114,10 @@ func (l *limits) take(ln *limitLine, item int) bool {
 	return true
 }
 
-// permitOf returns the path of an item's ticket; empty without one.
+// permitOf is the path of the ticket of an item; empty if it has none.
 func (l *limits) permitOf(item int) string { return l.held[item].Path }
 
-// permits returns the tickets of items.
+// permits are the tickets of items.
 func (l *limits) permits(items []*item) map[int]string {
 	if len(l.held) == 0 {
 		return nil
@@ -132,7 +131,7 @@ func (l *limits) permits(items []*item) map[int]string {
 	return permits
 }
 
-// drop forgets the ticket of an item, and deletes the ticket's node if it still exists.
+// drop forgets the ticket of an item, which is deleted if it is still there.
 func (l *limits) drop(item int) {
 	if h, has := l.held[item]; has {
 		l.back = append(l.back, h.Path)
@@ -140,7 +139,7 @@ func (l *limits) drop(item int) {
 	}
 }
 
-// heldOf counts the tickets of a key that items hold.
+// heldOf counts the tickets of a key that items have.
 func (l *limits) heldOf(key string) (n int) {
 	for _, h := range l.held {
 		if h.key == key {
@@ -150,8 +149,8 @@ func (l *limits) heldOf(key string) (n int) {
 	return n
 }
 
-// wants returns how many tickets a queue lacks. A host queues as many items as may run and as many that come next, but no
-// more than it can run at once.
+// wants is how many tickets a line lacks. A host stands in a line with as many items as may run and with as
+// many as come next, and with no more than it can run at once.
 func (l *limits) wants(ln *limitLine, waiting int) int {
 	for _, key := range l.crashed {
 		if key == ln.key {
@@ -162,8 +161,7 @@ func (l *limits) wants(ln *limitLine, waiting int) int {
 	return max(min(waiting, most-l.heldOf(ln.key))-len(ln.free), 0)
 }
 
-// mayBegin returns a filter for the items that may begin with the granted tickets; it accepts all items of queues that
-// lack tickets.
+// mayBegin are the items that may begin with the tickets that are granted, and of lines that lack tickets all.
 func (l *limits) mayBegin() func(*item) bool {
 	chosen := make(map[int]bool)
 	open := make(map[string]bool)
@@ -180,7 +178,7 @@ func (l *limits) mayBegin() func(*item) bool {
 	return func(it *item) bool { return it.waits == "" || open[it.waits] || chosen[it.number] }
 }
 
-// admit gives the items of a fire the permits that they need. waiting are the items for which there is none yet: they owe
+// admit gives items of a fire the permits that they need. waiting are those for which there is none yet: they owe
 // the fire, and begin when a ticket is granted.
 func (l *limits) admit(now moment, id tree.Fire, items []*item) (admitted []*item, waiting tree.Items) {
 	if !l.limited() {
@@ -230,12 +228,12 @@ func (l *limits) admit(now moment, id tree.Fire, items []*item) (admitted []*ite
 	return admitted, waiting
 }
 
-// says returns why an item waits.
+// says why an item waits.
 func (ln *limitLine) says() reason.Reason {
 	return reason.New(reason.WaitsForPermit, strconv.Quote(ln.key), ln.most)
 }
 
-// draw makes the tickets that queues lack, in one commit, and reads their places.
+// draw makes the tickets that lines lack, in one commit, and reads where they stand.
 func (l *limits) draw(now moment, lines []*limitLine) error {
 	var draws []permit.Draw
 	var drawn []*limitLine
@@ -262,7 +260,7 @@ func (l *limits) draw(now moment, lines []*limitLine) error {
 	return err
 }
 
-// readStale reads the places of the host's tickets in the queues that may have changed.
+// readStale reads where the host's tickets stand in the lines that may have changed.
 func (l *limits) readStale() error {
 	var keys []string
 	for _, ln := range l.lines {
@@ -285,7 +283,7 @@ func (l *limits) readStale() error {
 	return nil
 }
 
-// stands records the present state of a queue. most is how many items may run under the limit, 0 for no limit.
+// stands takes note of a line as it is. most is how many items may run under the limit, 0 for no limit.
 func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	ln.stale, ln.granted = false, 0
 	if most == 0 {
@@ -305,7 +303,7 @@ func (ln *limitLine) stands(line []permit.Ticket, most int) {
 	}
 }
 
-// readChanged reads the queues that have changed according to a watch.
+// readChanged reads the lines of which a watch has shown that they changed.
 func (l *limits) readChanged(now moment) {
 	if len(l.lines) == 0 || l.job.rests(now) {
 		return
@@ -321,7 +319,7 @@ func (l *limits) readChanged(now moment) {
 	}
 }
 
-// hear handles what the watch of a queue has shown. most is how many items may run under the limit.
+// hear takes what the watch of a line has shown. most is how many items may run under the limit.
 func (ln *limitLine) hear(news registry.Node, most int) {
 	if ln.end == nil || ln.watched != news.Query {
 		return // it watches something else by now
@@ -330,7 +328,7 @@ func (ln *limitLine) hear(news registry.Node, most int) {
 		ln.stale = ln.stale || permit.Moved(news)
 		return
 	}
-	// The snapshot may be older than a ticket that this host has drawn since: it only says when to read the queue.
+	// What is in the snapshot may be older than a ticket that this host has drawn since: it says only when to read the line.
 	waits := ln.free[ln.granted:min(ln.granted+1, len(ln.free))]
 	places := permit.Places(permit.Parse(ln.path, news.Names), waits, most)
 	for _, t := range waits {
@@ -339,7 +337,7 @@ func (ln *limitLine) hear(news registry.Node, most int) {
 	}
 }
 
-// permitFor returns the ticket with which an item of a crashed host is taken over; empty if none is granted.
+// permitFor is the ticket with which an item of a crashed host is taken over; empty if there is none that is granted.
 func (l *limits) permitFor(item int, id tree.Fire) string {
 	key := l.key(item, id)
 	if h, has := l.held[item]; has && (h.key == key || l.job.member.Unknown) {
@@ -354,8 +352,7 @@ func (l *limits) permitFor(item int, id tree.Fire) string {
 	return ""
 }
 
-// drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over
-// now.
+// drawForCrashed makes tickets for the items of crashed hosts that lack one. It reports whether some may be taken over now.
 func (l *limits) drawForCrashed(now moment) bool {
 	var lines []*limitLine
 	for _, key := range l.crashed {
@@ -366,8 +363,8 @@ func (l *limits) drawForCrashed(now moment) bool {
 	return l.draw(now, lines) == nil && slices.ContainsFunc(lines, func(ln *limitLine) bool { return ln.granted > 0 })
 }
 
-// returnAll deletes the tickets of items that no longer run on this host although they have not ended: the host leaves
-// the job, while its session, which would otherwise delete them, goes on.
+// returnAll has the tickets deleted with which items have begun that do not run on this host any more, though they have not ended: it
+// leaves the job, and its session, with which they would go, goes on.
 func (l *limits) returnAll() {
 	if l.job.member.Unknown {
 		return
@@ -377,8 +374,8 @@ func (l *limits) returnAll() {
 	}
 }
 
-// returnUnneeded deletes the tickets that are no longer needed, and watches the queues in which others wait. If leaves is
-// set, the host begins no more items of the job. It returns false if it has work left.
+// returnUnneeded deletes the tickets that are not needed any more, and watches the lines in which others wait. If
+// leaves is set the host begins nothing more of the job. It reports false if something is left to do.
 func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	if len(l.lines) == 0 && len(l.back) == 0 {
 		return true
@@ -423,8 +420,8 @@ func (l *limits) returnUnneeded(now moment, leaves bool) bool {
 	return true
 }
 
-// trim returns the tickets of a queue for which no item waits, newest first, and those with another maximum than the
-// job's present one. It watches the queue while a ticket waits.
+// trim gives back the tickets of a line for which no item waits, the newest first, and those that name another maximum than
+// the job has now. It watches the line while a ticket waits.
 func (l *limits) trim(ln *limitLine, waiting int) {
 	kept := ln.free[:0:0]
 	granted := 0
@@ -446,7 +443,7 @@ func (l *limits) trim(ln *limitLine, waiting int) {
 	l.watch(ln)
 }
 
-// watch watches the ticket before the first one that waits.
+// watch watches what stands before the first ticket that waits.
 func (l *limits) watch(ln *limitLine) {
 	want := ln.place.Watch(ln.path)
 	if ln.end != nil && ln.watched == want {
@@ -458,7 +455,7 @@ func (l *limits) watch(ln *limitLine) {
 	if err != nil {
 		cancel()
 		ln.stale = true
-		l.job.log.Warn("watching the queue of a limit failed; trying again", zap.String("limit", ln.key), zap.Error(err))
+		l.job.log.Warn("watching the line of a limit; trying again", zap.String("limit", ln.key), zap.Error(err))
 		l.job.againAt = l.job.host.now().Add(retryPause)
 		return
 	}
@@ -470,7 +467,7 @@ func (l *limits) watch(ln *limitLine) {
 	})
 }
 
-// unwatch ends the watch of a queue.
+// unwatch ends the watch of a line.
 func (ln *limitLine) unwatch() {
 	if ln.end != nil {
 		ln.end()
@@ -478,15 +475,15 @@ func (ln *limitLine) unwatch() {
 	}
 }
 
-// unwatch ends the watches of all queues.
+// unwatch ends the watches of all lines.
 func (l *limits) unwatch() {
 	for _, ln := range l.lines {
 		ln.unwatch()
 	}
 }
 
-// giveBack deletes the tickets that are no longer needed, including those that a commit of unknown outcome has made. It
-// returns false if it could not.
+// giveBack deletes the tickets that are to be, with those that a commit of unknown outcome has made. It reports false if
+// it could not.
 func (l *limits) giveBack(now moment) bool {
 	if l.job.rests(now) || !l.job.term.registry.Trusted() {
 		return len(l.back) == 0
@@ -527,7 +524,7 @@ func (l *limits) giveBack(now moment) bool {
 	return true
 }
 
-// waitsFor returns words for the permits that the job's items wait for on this host.
+// waitsFor says in words for which permits the items of the job wait here.
 func (l *limits) waitsFor() (forWhat, then string) {
 	var list []string
 	for _, key := range slices.Sorted(maps.Keys(l.lines)) {

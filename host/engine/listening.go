@@ -13,7 +13,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/engine/run"
 )
 
-// listening is a listener of this host that has run for long, as the registry has it.
+// listening is a listener of this host that has run for long, as it stands in the registry.
 type listening struct {
 	name string // of its node
 	id   tree.Fire
@@ -22,8 +22,8 @@ type listening struct {
 	kill  tree.Kill
 }
 
-// noteListeners records in the registry which listeners have run for long, so that operators can end them, and removes
-// the records of listeners that have ended.
+// noteListeners writes down which listeners have run for long, so that operators can end them, and removes those that
+// have ended.
 func (k *killing) noteListeners(now moment) {
 	running := make(map[*run.Listener]*run.Fire)
 	for f := range k.fires {
@@ -40,7 +40,7 @@ func (k *killing) noteListeners(now moment) {
 			continue
 		}
 		if err := k.job.member.EndListener(k.job.work, k.listeners[l].name); err != nil {
-			k.job.failed(now, "recording the end of a listener", err)
+			k.job.failed(now, "writing down that a listener has ended", err)
 			return
 		}
 		delete(k.listeners, l)
@@ -59,14 +59,14 @@ func (k *killing) noteListeners(now moment) {
 			continue
 		}
 		if err := k.job.member.NoteListener(k.job.work, one.name, tree.Listening{Host: k.job.member.Self.ID, Export: l.Export, Fire: running[l].ID}); err != nil {
-			k.job.failed(now, "recording that a listener runs", err)
+			k.job.failed(now, "writing down that a listener runs", err)
 			return
 		}
 		one.noted = true
 	}
 }
 
-// listenerStatus returns the status of the listeners that operators can end.
+// listenerStatus is what the status says of the listeners that operators can end.
 func (k *killing) listenerStatus() (list []ListenerStatus) {
 	for l, one := range k.listeners {
 		if one.noted {

@@ -24,7 +24,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// join registers this host for the job. It returns false if it could not.
+// join registers this host for the job. It reports false if it has not.
 func (j *job) join(now moment) bool {
 	before := j.module.err
 	j.turn.Rest(j.work.Done(), func() { j.module.err = check(j.wanted) })
@@ -88,7 +88,7 @@ func (j *job) join(now moment) bool {
 	return true
 }
 
-// sourceOf returns the Source of events about a job: that of a job with a schedule, or of one without.
+// sourceOf is the Source of an event about a job with a schedule, or none.
 func sourceOf(c jobconfig.Configuration) abi.Source {
 	if !timetable.Has(c) {
 		return abi.SourceTrigger
@@ -96,8 +96,8 @@ func sourceOf(c jobconfig.Configuration) abi.Source {
 	return ""
 }
 
-// firstDue returns when the job would fire next by its definition on this host; zero if the definition has no next
-// instant.
+// firstDue is when the job would fire next by its definition here; zero if that says
+// nothing of it.
 func firstDue(d jobconfig.Configuration, now moment) time.Time {
 	table, _ := timetable.New(d, "") // when the job starts after its instant does not matter
 	if table == nil {
@@ -106,8 +106,8 @@ func firstDue(d jobconfig.Configuration, now moment) time.Time {
 	return table.Next(now.wall)
 }
 
-// check tries whether the module fits the definition: a host registers for a job only while it has a loadable module for
-// it.
+// check tries whether the module fits the definition: a host registers for a
+// job only while it has a loadable module for it.
 func check(wanted Job) error {
 	exec, err := wanted.Module.Executor(wanted.Definition)
 	if err != nil {
@@ -132,7 +132,7 @@ func (j *job) see(s registry.Snapshot) {
 		}
 	}
 	j.seeUnread(unread.Unread)
-	// A snapshot that was already in the channel when the step was taken does not show the step.
+	// One that waited in the channel while the step was taken does not show it.
 	j.pace.looked, j.seen = j.pace.looked || newest >= j.pace.waitsFor, true
 	j.seeJava(j.host.now(), before)
 	for it := range j.items.allActive() {
@@ -140,7 +140,7 @@ func (j *job) see(s registry.Snapshot) {
 	}
 	v := j.member.View
 	if v.ConfigErr != nil && (before.ConfigErr == nil || before.ConfigErr.Error() != v.ConfigErr.Error()) {
-		j.log.Error("the configuration in the registry is refused; the last good one stays in force", zap.Error(v.ConfigErr))
+		j.log.Error("configuration in the registry refused; the last good one stays in force", zap.Error(v.ConfigErr))
 		j.Emit(event.Event{Kind: event.JobError}.Why(reason.Of(v.ConfigErr)))
 	}
 	if v.Leader != before.Leader && v.Leading() {
@@ -148,8 +148,8 @@ func (j *job) see(s registry.Snapshot) {
 	}
 }
 
-// look handles the conclusions from a snapshot that end the job on this host. It returns false if the loop has no more
-// work for now.
+// look draws the conclusions that end the job here. It reports false if the
+// loop has nothing more to do for now.
 func (j *job) look(now moment) bool {
 	switch {
 	case !j.member.View.Exists:
@@ -177,12 +177,13 @@ func (j *job) look(now moment) bool {
 	return true
 }
 
-// stopSettle is how long a host whose instance is gone waits to see whether the job goes, too: ElasticJob's console
-// removes a job node by node.
+// stopSettle is how long a host whose instance is gone waits for the job to go, too:
+// ElasticJob's console removes a job node by node.
 const stopSettle = time.Second
 
-// stopped handles the deletion of this host's instance node by an operator, while the session lives. Runs get the drain
-// timeout; those that have not ended then are unfinished, as when the host drains.
+// stopped: an operator deleted our instance node while the session lives. What
+// runs gets the drain timeout, and what does not end by itself is unfinished, as
+// when the host drains.
 func (j *job) stopped(now moment) {
 	if !j.exit.stopped {
 		j.exit.stopped, j.exit.stopAt = true, now.Add(stopSettle)
@@ -201,7 +202,7 @@ func (j *job) stopped(now moment) {
 		return
 	}
 	if err := j.member.NoteStop(j.work, now.wall); err != nil {
-		j.failed(now, "recording that this host is stopped", err)
+		j.failed(now, "writing down that this host is stopped", err)
 		return
 	}
 	unfinished := j.ends.items()
@@ -230,16 +231,16 @@ func stoppedText(job string) reason.Reason {
 	return reason.New(reason.StoppedByOperator, words.Command("job start", job))
 }
 
-// says returns the word that this host says for its definition.
+// says is what this host says by its definition.
 func (j *job) says(now moment) tree.Word {
 	return tree.Word{By: tree.ByFile + j.wanted.File + " on host " + j.host.cfg.ServerIP, Since: now.wall.UnixMilli()}
 }
 
-// keepOut keeps this host out of a job that it has not joined, as the registry's word wants it.
+// keepOut stays out of a job that this host has not joined: somebody wants it so.
 func (j *job) keepOut(now moment, out *coordination.StayOut) {
 	j.joining.err, j.exit.noted, j.exit.said = nil, true, out.Said
 	if out.Again {
-		// A host of an earlier version, which does not know the word, has created the job again.
+		// A host of the version before, which does not know what is wanted, has made it again.
 		err := operate.Remove(j.work, changelog.By(j.member.Registry, j.member.Layout), j.member.Layout, out.Said, false)
 		if err != nil && !errors.Is(err, tree.ErrRemoved) {
 			j.failed(now, "removing the job again, which a host of an earlier version has brought back", err)
@@ -260,18 +261,19 @@ func (j *job) keepOut(now moment, out *coordination.StayOut) {
 	j.out(now)
 }
 
-// out does the work of a host that is out of a job. It returns true if the host may come back.
+// out does what a host has to do that is out of a job. It reports true if it may come back.
 func (j *job) out(now moment) (back bool) { return j.clearAway(now) && j.stayOut(now) }
 
-// stayOut watches whether this host must still stay out of a job, once no node of this host is left in the job. It
-// returns false while the host must stay out. The host keeps no state for it: the registry has the word.
+// stayOut watches, once nothing of this host is left in a job that it is out of, whether
+// it is still to stay out. It reports false while it is. Nothing of it is remembered: what
+// is wanted stands in the registry.
 func (j *job) stayOut(now moment) (back bool) {
 	if j.rests(now) {
 		return false
 	}
 	if !j.exit.noted {
 		if err := j.member.NoteRemoval(j.work, j.host.former(j.name), now.wall); err != nil {
-			j.failed(now, "recording that the job was removed", err)
+			j.failed(now, "writing down that the job was removed", err)
 			return false
 		}
 		j.exit.noted = true
@@ -287,7 +289,7 @@ func (j *job) stayOut(now moment) (back bool) {
 		return false
 	}
 	if l := j.member.Layout; !j.watch.seen.Data(l.Wanted()).Exists && !j.watch.seen.Data(l.Config()).Exists {
-		// Another program has deleted this host's nodes again after the word was recorded.
+		// Another program has deleted our nodes, too, after this was written down.
 		j.exit.noted, j.watch.seen = false, nil
 		return j.stayOut(now)
 	}
@@ -317,7 +319,7 @@ func (w *watch) leaveOutside() {
 	w.seen = nil
 }
 
-// quit ends the work for a job that this host must not run; see stayOut.
+// quit stops looking after the job while somebody wants it so; see stayOut.
 func (j *job) quit(state JobState, why reason.Reason) {
 	j.exit.left, j.exit.state = why, state
 	j.term.chains.forget(j.name)
@@ -347,8 +349,8 @@ func (j *job) quit(state JobState, why reason.Reason) {
 	}
 }
 
-// dropOwed reports what the items of this host still owe, and forgets it: the job is over on this host. The trigger that
-// waits for this host is reported as a whole.
+// dropOwed reports what items of this host still owe, and forgets it: the job is over here. The trigger that this host keeps is reported as
+// a whole.
 func (j *job) dropOwed(why reason.Reason) {
 	kept := int64(0)
 	if j.member.View.Trigger != 0 {
@@ -365,8 +367,9 @@ func (j *job) dropOwed(why reason.Reason) {
 	}
 }
 
-// clearAway removes this host's nodes from a removed job, once it no longer runs anything of the job. Until then the host
-// must not look dead, because another host may bring the job back. It returns true when no node is left.
+// clearAway removes what is left of this host in a job that was removed, once
+// nothing of it runs here any more. Until then it must not look dead: another
+// host may bring the job back. It reports true when nothing is left.
 func (j *job) clearAway(now moment) bool {
 	if j.running() > 0 {
 		j.press(now)
@@ -385,7 +388,8 @@ func (j *job) clearAway(now moment) bool {
 	return true
 }
 
-// withdraw finishes the runs on this host and leaves the job. It returns true when the host has left.
+// withdraw finishes what runs and leaves the job. It reports true when the
+// host has left.
 func (j *job) withdraw(now moment) bool {
 	if !j.exit.begun {
 		j.exit.begun = true
@@ -395,7 +399,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 	}
 	if !j.exit.announced && j.joined && j.exit.left.IsZero() && j.running() > 0 && !j.rests(now) {
-		// Idle items go to other hosts at once, and another host divides.
+		// What does not run goes to others at once, and somebody else divides.
 		err := j.member.Drain(j.work, j.detail())
 		if err == nil && j.member.View.Leading() {
 			err = j.member.Resign(j.work)
@@ -432,7 +436,7 @@ func (j *job) withdraw(now moment) bool {
 		}
 		if err != nil && !errors.Is(err, registry.ErrSessionLost) {
 			if hard {
-				j.log.Error("leaving the job failed; the session's end removes this host from it", zap.Error(err))
+				j.log.Error("leaving the job; the session's end will do it", zap.Error(err))
 			} else {
 				j.failed(now, "leaving the job", err)
 				return false
@@ -450,8 +454,7 @@ func (j *job) withdraw(now moment) bool {
 	return true
 }
 
-// handOver reports what this host owes in the job and leaves to others. Rounds of triggers end with the last host that an
-// operator stops.
+// handOver reports what this host owes in the job and leaves to others. Rounds of triggers end with the last host that an operator stops.
 func (j *job) handOver(why reason.Reason) {
 	round, whyRound := event.SkipElsewhere, reason.New(reason.NextOwner, why)
 	if j.exit.stopped && len(j.member.View.Instances) == 0 {
@@ -475,8 +478,9 @@ func (j *job) handOver(why reason.Reason) {
 
 func joinWords(words []string) string { return strings.Join(words, ", ") }
 
-// coordinate takes at most one step of coordination: leader election, the flag, sharding, this host's share, crashed
-// hosts. After a step that wrote to the registry it waits for the snapshot that shows the write.
+// coordinate takes at most one step of the common business: election, the
+// flag, division, the own share, crashed hosts. After a step that wrote
+// something it waits for the snapshot that shows it.
 func (j *job) coordinate(now moment) {
 	defer j.leaveLine()
 	if j.member.View.Enabled && !j.wasEnabled {
@@ -524,7 +528,8 @@ func (j *job) coordinate(now moment) {
 		}
 	}
 	if slices.Contains(v.Division.Draining, v.Self.ID) && !v.Necessary && !j.rests(now) {
-		// The items were divided while the host wanted to leave, and it stays; or an external edit says that it leaves.
+		// The items were divided while it wanted to leave, and it stays; or an
+		// external edit says that it leaves.
 		err := j.member.Announce(j.work, j.detail())
 		if err == nil {
 			err = j.member.AskForSharding(j.work)
@@ -543,18 +548,19 @@ func (j *job) coordinate(now moment) {
 	}
 }
 
-// logRestless logs that the job takes too many steps.
+// logRestless says in the log that there are too many steps.
 func (j *job) logRestless() {
-	j.log.Warn("the hosts of the job keep sharding its items, or electing its leader, again and again; slowing down",
+	j.log.Warn("the hosts of the job are not coming to rest: its items are sharded, or its leader is elected, again and again; slowing down",
 		zap.Stringer("because", why(j.member.View)), zap.Duration("step every", stepInterval))
 }
 
-// why returns why the leader resharded the items.
+// why says what made the leader divide the items.
 func why(v coordination.View) reason.Reason {
 	return cmp.Or(v.DivisionStale(), reason.New(reason.FlagSet))
 }
 
-// decline leaves the job once its runs have ended, and tries to join again later.
+// decline leaves the job once what runs has ended, and tries to join again
+// later.
 func (j *job) decline(now moment) {
 	if j.running() > 0 || j.rests(now) {
 		return

@@ -64,7 +64,7 @@ func TestRestless(t *testing.T) {
 		if least := 4 * 60 * minutes; asked < least {
 			t.Errorf("divided only %d times in %d minutes, though it was asked %d times to", asked, minutes, least)
 		}
-		if n := logs.FilterMessageSnippet("keep sharding its items").Len(); n < 1 || n > minutes+1 {
+		if n := logs.FilterMessageSnippet("not coming to rest").Len(); n < 1 || n > minutes+1 {
 			t.Errorf("said %d times that it does not come to rest", n)
 		}
 		time.Sleep(90 * time.Second)

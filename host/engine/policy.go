@@ -22,18 +22,18 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// The job's policies decide about instants that cannot begin when they come: docs/schedules.md describes them.
+// What becomes of instants that cannot begin when they come, by the job's policies: docs/schedules.md
+// describes them.
 //
-// The instants that an item owes wait in its [due.Owed]. Where the policy runs each of them, begins and completions write
-// them into the item's record, so that its next owner runs the rest.
+// The instants that an item owes wait in its [due.Owed]. Where each of them runs for itself, begins and
+// completions write them into the item's record, so that its next owner runs the others.
 
-// policies are the job's policies, with this host's limit of waiting instants.
+// policies are those of the job, with what this host keeps of instants that wait.
 type policies struct {
 	due.Policies
-	// shared is set if QueueMax is this item's share of what the group may owe on this host, and less than the job
-	// allows.
+	// shared is set if QueueMax is this item's part of what the group may owe here, and less than the job allows.
 	shared bool
-	// named is the overlap that the job's policy names; empty if the setting misfire determines it.
+	// named is the overlap that the job's policy names; empty if misfire says it.
 	named jobconfig.Overlap
 }
 
@@ -43,17 +43,16 @@ func (d *dues) policies() policies {
 	return x
 }
 
-// divides reports whether instants that came while an item ran and instants that came while it had no host are treated
-// differently.
+// divides reports whether what came while an item ran and what came while it had no host are to be told apart.
 func (x policies) divides() bool {
 	drops, misses := x.Overlap == jobconfig.OverlapSkip, x.CatchUp == jobconfig.CatchUpNone
 	return x.Queues() || drops != misses
 }
 
-// queueFull returns why no more instants of an item wait.
+// queueFull says why no more instants of an item wait.
 func (x policies) queueFull() reason.Reason { return due.QueueFull(x.QueueMax, x.shared) }
 
-// dropsOverlap returns why an instant that comes while the item runs is dropped; runs says how the item runs.
+// dropsOverlap says why an instant that comes while the item runs, as runs says, is dropped.
 func (x policies) dropsOverlap(runs reason.Reason) reason.Reason {
 	if x.named == "" {
 		return reason.New(reason.AndMisfireOff, runs)
@@ -61,19 +60,19 @@ func (x policies) dropsOverlap(runs reason.Reason) reason.Reason {
 	return reason.New(reason.AndOverlap, runs, x.named)
 }
 
-// defaultMostOwed is how many instants the items of one group may owe on a host: each of them takes memory, here and in
+// defaultMostOwed is how many instants the items of one group owe at most on a host: each of them takes memory here, and in
 // the record of its item.
 const defaultMostOwed = 1_000_000
 
-// mayOwe returns how many instants an item may owe, of the number that the job allows. shared says that this is a smaller
-// share of what the group may owe.
+// mayOwe is how many instants an item may owe at most, of those that the job allows; shared says that this is its part of
+// what the group may owe, and less.
 func (d *dues) mayOwe(allowed int) (most int, shared bool) {
 	most = max(cmp.Or(d.job.host.cfg.mostOwed, defaultMostOwed)/max(d.wanted.groupItems, d.job.counts().Total, 1), 1)
 	return min(most, allowed), most < allowed
 }
 
-// arrive takes an instant for an idle item. It returns true if the item begins for it. Otherwise the item runs for it
-// after the instants that it owes already, or the instant is dropped because there are too many of them.
+// arrive takes an instant for an idle item. It reports whether the item begins for it; else the item runs for it after those
+// that it owes already, or there are too many of these.
 func (d *dues) arrive(it *item, id tree.Fire) (begins bool) {
 	policies := d.policies()
 	fate, gone := policies.Arrive(&it.Owed, id, false)
@@ -90,7 +89,7 @@ func (d *dues) arrive(it *item, id tree.Fire) (begins bool) {
 	return false
 }
 
-// stopFor stops a run, as the job's overlap policy says, because an instant has come for which the item is to run.
+// stopFor stops a run as the job's overlap says, because an instant has come for which the item is to run.
 func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	policies := rn.dues.policies()
 	stops, byForce := policies.Stops()
@@ -100,7 +99,7 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	why := reason.New(reason.InstantCame, id.ID(), policies.Overlap)
 	first, unclaimed := it.run.StopFor(why, now.Time, byForce)
 	if first {
-		rn.log.Info("stopping a run for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
+		rn.log.Info("a run is stopped for the next one", zap.Int("item", it.number), zap.String("run", it.run.RunID()), zap.Stringer("reason", why))
 	}
 	if unclaimed {
 		ended, _ := it.run.KilledBefore()
@@ -108,15 +107,15 @@ func (rn *runner) stopFor(now moment, it *item, id tree.Fire) {
 	}
 }
 
-// dropLate removes items that would start later after the instant than the job allows, by the registry's clock: no later
-// owner of such an item can begin it in time, whatever its own clock shows. Items wait while it is uncertain whether the
-// registry's clock is past the bound.
+// dropLate takes out items that would start later after the instant than the job allows, by the registry's clock: no host that has
+// an item after this one, whatever its own clock, begins it in time. While it is not certain on which side of the bound
+// the registry's clock is, items wait.
 func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	host := d.job.host
 	late, certain, behind := d.startsLate(now, id)
 	if late && !certain && len(items) > 0 {
 		if _, err := coordination.RegistryTime(d.job.work, d.job.member.Registry, d.job.member.Layout); err != nil {
-			d.job.log.Warn("reading the registry's clock failed", zap.Error(err)) // the items wait
+			d.job.log.Warn("reading the registry's clock", zap.Error(err)) // the items wait
 		}
 		now = host.now()
 		late, certain, behind = d.startsLate(now, id)
@@ -142,8 +141,8 @@ func (d *dues) dropLate(now moment, id tree.Fire, items []*item) []*item {
 	return inTime
 }
 
-// startsLate reports whether a fire may start later after its instant than the job allows, and whether that is certain;
-// behind is how much later it starts at least.
+// startsLate reports whether a fire may start later after its instant than the job allows, and whether it does for certain; behind is
+// how much later it starts at least.
 func (d *dues) startsLate(now moment, id tree.Fire) (late, certain bool, behind time.Duration) {
 	low, high := d.job.host.registryBounds(now)
 	start, policies := id.Time().Add(d.calendar.Delay(id.Time())), d.policies()
@@ -151,7 +150,7 @@ func (d *dues) startsLate(now moment, id tree.Fire) (late, certain bool, behind 
 	return policies.Late(id, high.Sub(start)), policies.Late(id, behind), behind
 }
 
-// dropDone removes items that have run as often as the job allows, and requests a pause of the job.
+// dropDone takes out items that have run as often as the job allows, and has the job paused.
 func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 	most, policies := rn.guest.MaxRuns, rn.dues.policies()
 	return slices.DeleteFunc(items, func(it *item) bool {
@@ -167,25 +166,25 @@ func (rn *runner) dropDone(id tree.Fire, items []*item) []*item {
 	})
 }
 
-// pausedReason returns why a job is paused. by is the property of the policy.
+// pausedReason says why a job is paused. by is the property of the policy.
 func pausedReason(by string, why reason.Reason) reason.Reason {
 	return reason.New(reason.Paused, strings.TrimPrefix(by, jobconfig.PropPrefix), why)
 }
 
-// pausing is a policy's request to pause the whole job.
+// pausing is that a policy has the whole job paused.
 type pausing struct {
 	job  *access
 	word tree.Word // why; By is empty if no policy does
 }
 
-// want requests a pause of the job by a policy, unless one is requested already.
+// want has the job paused by a policy, if it is not to be already.
 func (p *pausing) want(by, why string) {
 	if p.word.By == "" {
 		p.word = tree.Word{By: strings.TrimPrefix(by, jobconfig.PropPrefix), Why: why}
 	}
 }
 
-// act disables the whole job on all hosts, if a policy has requested it. Only an operator enables the job again.
+// act disables the whole job, once for all hosts, if a policy demands it: an operator enables it again.
 func (p *pausing) act(now moment) {
 	j := p.job
 	said := p.word
@@ -213,7 +212,7 @@ func (p *pausing) act(now moment) {
 	}
 }
 
-// pausedBy returns which policy of the job has paused it, and why; zero if none has, or if that is unknown.
+// pausedBy says which policy of the job has paused it, and why; zero if none has, or that is not known.
 func (set *itemSet) pausedBy() reason.Reason {
 	word := set.pause.word
 	policies := []string{jobconfig.PropMaxRuns, jobconfig.PropPauseAfterFailures}
@@ -223,7 +222,8 @@ func (set *itemSet) pausedBy() reason.Reason {
 	return pausedReason(word.By, reason.Read(word.Why))
 }
 
-// owing returns an item's record with the instants that the item owes besides a fire, for the next write of the record.
+// owing is an item's record with the instants that the item owes besides a fire, as the next write of
+// it has them.
 func (d *dues) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
 	if !d.policies().Queues() && it.Len() <= 1 {
 		return r.Owes(nil, 0)
@@ -237,8 +237,8 @@ func (d *dues) owing(it *item, besides tree.Fire, r tree.Record) tree.Record {
 	return r.Owes(instants, it.accounted)
 }
 
-// account decides what an item owes of the instants that came since its last account and that were not handled one by
-// one, because the item was just given to this host, or because the host was too busy.
+// account decides what an item owes of the instants that came since they were last looked at, and that were
+// not taken one by one: it was just given to this host, or the host did not get round to them.
 func (d *dues) account(now time.Time, it *item) {
 	r, policies := it.state.Record, d.policies()
 	misfire := tree.Fire{Source: string(abi.SourceMisfire)}
@@ -326,9 +326,9 @@ func (d *dues) account(now time.Time, it *item) {
 	d.job.worked()
 }
 
-// dropAnswered drops an instant for an idle item if it was already dropped for the item, by another host, or by this host
-// before its clock was set back. It reports whether it did. The item's record says until when the item ran, and up to
-// which instant all were handled.
+// dropAnswered drops an idle item from an instant for which it was dropped before, by another host or by this one before
+// its clock was set back; it reports whether it does. The record says until when the item ran, and up to
+// which instant all were taken.
 func (d *dues) dropAnswered(it *item, id tree.Fire) bool {
 	r := it.state.Record
 	if it.run != nil || r.Open() || r.Accepts(id) != nil {
@@ -345,9 +345,9 @@ func (d *dues) dropAnswered(it *item, id tree.Fire) bool {
 	return true
 }
 
-// waitsSince returns the instant from which on an item's instants waited, as opposed to being missed; zero if none waits.
-// begun is the instant up to which all are accounted for. Instants wait while the item has a living owner: this host was
-// too busy, or the items were being sharded. For an item that never began, the newest instant waits.
+// waitsSince is from when on instants of an item with a record waited, and were not missed; begun is the instant up to
+// which all is accounted for. An item has been its host's since, if that lives: this one has not come to them, or the
+// items were being sharded. Of an item that never began the newest instant waits. It is zero if none waits.
 func (d *dues) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
 	switch newest := d.calendar.Newest(now, time.UnixMilli(begun)); {
 	case slices.Contains(d.job.member.View.Instances, r.Owner):
@@ -358,8 +358,8 @@ func (d *dues) waitsSince(now time.Time, r tree.Record, begun int64) time.Time {
 	return time.Time{}
 }
 
-// accountAll decides what the items of this host owe of instants that were not handled one by one. It returns false if
-// the job coalesces its instants.
+// accountAll decides what the items of this host owe of instants that were not taken one by one. It reports
+// false if the instants of the job stand for each other.
 func (d *dues) accountAll(now time.Time) bool {
 	if !d.policies().Queues() {
 		return false

@@ -19,17 +19,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// A job may be under a rate of the namespace (rate in its definition): the commit that begins items also counts them in
-// the key's node; see package rate. An item that may not begin yet keeps the fire that it owes, and gets a place, which
-// is a time.
+// A job may be under a rate over the namespace (rate in its definition): the commit that begins its items notes that in
+// the key's node; see package rate. An item that may not begin yet keeps the fire that it owes, and has a place: a time.
 //
 //	due ──▶ pace ──▶ may begin now ──▶ the begin is noted in the same commit
 //	          │
 //	          └──▶ waits for its time, which is known
 //
-// An item that is taken over from a dead host has begun already: it neither waits nor counts again.
+// What is taken over from a host that died has begun already: it does not wait, and does not count once more.
 
-// rates is this host's part of the job's rate.
+// rates is this host's part in the job's rate.
 type rates struct {
 	*admission
 	keys map[string]*rate.Turn
@@ -37,28 +36,27 @@ type rates struct {
 	turns uint64
 	// at is when the next item may begin, by Go's own clock; zero if none waits.
 	at time.Time
-	// by is the rate with which places were given.
+	// by is the rate by which places were given.
 	by jobconfig.Rate
-	// atOnce makes the loop look again at once: another host has written a key's node meanwhile.
+	// atOnce has the loop look again at once: another host has written a key's node meanwhile.
 	atOnce bool
 }
 
-// changed makes the loop check the waiting items again, because the job's rate may have changed.
+// changed has the items that wait looked at again: the job may be under another rate now.
 func (r *rates) changed() {
 	for it := range r.items.allActive() {
 		it.unpace()
 	}
 }
 
-// rateFresh is how long after the last write of a key's node a host relies on what it knows of the node. It is much
-// shorter than the time after which an unneeded node is deleted, because a node that is created again starts with other
-// versions.
+// rateFresh is how long after the last write of a key's node a host goes by what it knows of it. It is much shorter than
+// the time after which a node that says nothing is deleted: one that is made anew has other versions.
 const rateFresh = 2 * time.Minute
 
 // rated reports whether the job is under a rate.
 func (r *rates) rated() bool { return r.guest.Rate.Key != "" }
 
-// turn returns the host's part of a key, as of now.
+// turn is the host's part in a key, as of now.
 func (r *rates) turn(now moment, key string) *rate.Turn {
 	if r.keys == nil {
 		r.keys = make(map[string]*rate.Turn)
@@ -73,8 +71,8 @@ func (r *rates) turn(now moment, key string) *rate.Turn {
 	return t
 }
 
-// pace selects the items of a fire that may begin now under the job's rate; turns counts them in the commit. waiting are
-// the others: they owe the fire, and have places.
+// pace chooses the items of a fire that may begin now under the job's rate, and has turns note it. waiting are those
+// that may not: they owe the fire, and have places.
 func (r *rates) pace(now moment, id tree.Fire, items []*item) (paced []*item, turns map[int]*rate.Turn, waiting tree.Items) {
 	if !r.rated() || len(items) == 0 {
 		return items, nil, nil
@@ -130,7 +128,7 @@ func (r *rates) pace(now moment, id tree.Fire, items []*item) (paced []*item, tu
 		}
 	}
 	if err != nil {
-		r.job.failed(now, "joining the queue of a rate", err)
+		r.job.failed(now, "standing in line for a rate", err)
 	}
 	turns = make(map[int]*rate.Turn)
 	for _, it := range items {
@@ -150,7 +148,7 @@ func (r *rates) pace(now moment, id tree.Fire, items []*item) (paced []*item, tu
 	return paced, turns, waiting
 }
 
-// renew gives up places that were given with other settings of the rate; waiting items get new places.
+// renew gives up the places that the job had by other figures: what waits gets new ones.
 func (r *rates) renew(now moment) error {
 	if r.by == r.guest.Rate {
 		return nil
@@ -172,7 +170,7 @@ func (r *rates) renew(now moment) error {
 	return nil
 }
 
-// readTurns reads the keys that which selects, in one request.
+// readTurns reads those of the keys that are to be read, in one request.
 func readTurns(work context.Context, reg registry.Center, turns []*rate.Turn, which func(*rate.Turn) bool) error {
 	turns = slices.DeleteFunc(turns, func(t *rate.Turn) bool { return !which(t) })
 	if len(turns) == 0 {
@@ -181,7 +179,7 @@ func readTurns(work context.Context, reg registry.Center, turns []*rate.Turn, wh
 	return rate.Read(work, reg, turns...)
 }
 
-// contended records that another host has written the node of an item's key meanwhile.
+// contended takes note that another host has written the node of an item's key meanwhile.
 func (r *rates) contended(it *item) {
 	if t := r.keys[it.paced]; t != nil {
 		t.Window, t.Known = rate.Window{}, false
@@ -189,10 +187,10 @@ func (r *rates) contended(it *item) {
 	r.atOnce = true
 }
 
-// unpace records that an item no longer waits under a rate.
+// unpace notes that an item does not wait under a rate any more.
 func (it *item) unpace() { it.paced, it.pacedTurn, it.pacedFor = "", 0, "" }
 
-// mayBegin returns a filter for items that may be able to begin although they wait under a rate.
+// mayBegin reports whether it is worth a try to begin an item that may be waiting under a rate.
 func (r *rates) mayBegin(now moment) func(*item) bool {
 	at := r.job.host.registryTime(now).UnixMilli()
 	if !r.rated() {
@@ -217,8 +215,8 @@ func (r *rates) mayBegin(now moment) func(*item) bool {
 	return func(it *item) bool { return it.state.Record.NotBefore(at) == 0 && (it.paced == "" || may[it.number]) }
 }
 
-// returnPlaces gives up the places of items that no longer wait under a rate, and computes when the next item may begin.
-// If leaves is set, the host begins no more items of the job.
+// returnPlaces forgets the items that do not wait under a rate any more, gives up the places that they had, and says when the
+// next may begin. If leaves is set the host begins nothing more of the job.
 func (r *rates) returnPlaces(now moment, leaves bool) {
 	r.at = r.items.postponedUntil(now, r.job.host.registryTime(now).UnixMilli())
 	if len(r.keys) == 0 {
@@ -264,7 +262,7 @@ func (r *rates) returnPlaces(now moment, leaves bool) {
 	}
 }
 
-// waitsFor returns words for the rates under which the job waits on this host.
+// waitsFor says in words under which rates the job waits here.
 func (r *rates) waitsFor(now moment) (forWhat, then string) {
 	waiting := make(map[string]int)
 	for it := range r.items.allActive() {
@@ -290,15 +288,15 @@ func (r *rates) waitsFor(now moment) (forWhat, then string) {
 	return "its turn under " + strings.Join(list, "; "), ""
 }
 
-// pauseKeys pauses the keys of the job's rate for which guests of ended runs have asked. It does so before the
-// completions are written, so that no pause is lost if this host dies in between.
+// pauseKeys pauses the keys of the job's rate for which guests of runs that have ended ask: before their completions are
+// written, so that none is forgotten if this host dies in between.
 func (r *rates) pauseKeys(now moment, ended map[int]run.Ended) error {
 	for n, e := range ended {
 		if !e.Result.PauseKey || e.Later.IsZero() || e.Unfinished {
 			continue
 		}
 		if !r.rated() {
-			r.job.log.Warn("a guest asked to pause the key of its rate, but the job has no rate: only the item waits")
+			r.job.log.Warn("a guest asks to pause the key of its rate, and the job has no rate: only the item waits")
 			continue
 		}
 		t := r.turn(now, r.keyFor(r.guest.Rate.Key, n, e.Run.Fire().ID))

@@ -9,16 +9,17 @@ import (
 )
 
 const (
-	// recoverPause is how long a host waits before it takes a crashed host's items that another host could have taken; it
-	// doubles.
+	// recoverPause is how long a host waits before it takes what another host
+	// could have taken of a crashed one's items; it doubles.
 	recoverPause        = time.Second
 	longestRecoverPause = 16 * time.Second
-	// fewCrashed is up to how many crashed hosts all hosts check at once for items to take over. After an outage there
-	// are more, most of which left no items; then the janitor checks first.
+	// fewCrashed is of how many hosts at most everybody looks at once for what they
+	// left. Of more, as after an outage, most have left nothing, and the janitor
+	// sees to that first.
 	fewCrashed = 3
 )
 
-// recovery is this host's part of the failover: when it checks, which dead hosts, and how many items it takes over.
+// recovery is this host's part in the care for what hosts that died have left: when it looks, at which of them, and how much it takes.
 type recovery struct {
 	recoveryDeps
 	at         time.Time // when to look next; zero if nothing is left
@@ -26,14 +27,14 @@ type recovery struct {
 	attempts   int       // since there was something to recover
 	yieldUntil time.Time // items are left to hosts with a free worker; zero if not yet
 	led        bool      // this host led the job when it last looked
-	// Taking over from a host with very many items takes several passes of the loop, each directly after the one before;
-	// next is where to continue. seen is the version of the dead host's nodes.
+	// A look at a host that left very much takes several passes of the loop, each at once after the
+	// one before: next is where it goes on. seen is the version of what was left of the host.
 	atOnce bool
 	next   map[string]int
 	seen   map[string]int32
 }
 
-// recoveryDeps is what a recovery needs of the job.
+// recoveryDeps is what a recovery is given of the job.
 type recoveryDeps struct {
 	job       *access
 	denials   *denials
@@ -41,18 +42,18 @@ type recoveryDeps struct {
 	runs      func(item int) bool // the item runs here
 	full      func() bool         // all workers of the job are taken
 	hasModule func() bool         // something could be started
-	// from takes over items of one dead host, and starts them.
+	// from takes over what one dead host has left, and starts it.
 	from func(now moment, r coordination.Recovery, drawn bool) (coordination.Recovered, error)
 }
 
 func newRecovery(d recoveryDeps) recovery { return recovery{recoveryDeps: d, pause: recoverPause} }
 
-// due reports whether to check now for items of dead hosts.
+// due reports whether to look now what hosts that died have left.
 func (r *recovery) due(now moment) bool {
 	return !now.Before(r.at) && (len(r.job.member.View.Crashed()) > 0 || len(r.job.member.View.FailoverItems) > 0 || r.job.member.Takeover.Standing)
 }
 
-// takeFromCrashed takes over items of dead hosts, or records which are lost.
+// takeFromCrashed takes over from hosts that died, or notes what is lost.
 func (r *recovery) takeFromCrashed(now moment) {
 	j := r.job
 	dead := j.member.View.Crashed()
@@ -87,7 +88,7 @@ func (r *recovery) takeFromCrashed(now moment) {
 	if len(dead) > 1 {
 		left, gone, err := j.member.Bury(j.work, dead, again || j.member.View.IsJanitor())
 		if err != nil {
-			if j.setback(now, "looking for items of crashed hosts", err) {
+			if j.setback(now, "looking for what crashed hosts have left", err) {
 				r.later(now)
 			}
 			return
@@ -101,8 +102,9 @@ func (r *recovery) takeFromCrashed(now moment) {
 		dead = append(dead, "") // whatever Java hosts have marked; and it leaves the latch
 	}
 
-	// A host takes its share as a whole, as the items of a fire: they queue for workers. A host without a free worker
-	// lets the others go first, once. Any host records lost items at once.
+	// A share is taken whole, as the items of a fire are: they queue for the
+	// workers. A host without a free one lets the others go first, once. What is
+	// lost is written down at once, by any.
 	if !waits && !goesOn && r.full() && r.yieldUntil.IsZero() {
 		r.yieldUntil = now.Add(2 * r.pause) // the others look again after one
 	}
@@ -134,7 +136,7 @@ func (r *recovery) takeFromCrashed(now moment) {
 		return // what is due meanwhile begins first
 	}
 
-	// The rest is another host's share, or disabled: check again later.
+	// What is left is another host's share, or disabled: look again later.
 	if waits {
 		return
 	}
@@ -146,7 +148,7 @@ func (r *recovery) takeFromCrashed(now moment) {
 	r.later(now)
 }
 
-// later makes the loop check the crashed hosts again after a pause.
+// later has the crashed hosts looked at again after a pause.
 func (r *recovery) later(now moment) {
 	r.at = now.Add(r.pause)
 	r.pause = min(2*r.pause, longestRecoverPause)

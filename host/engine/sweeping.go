@@ -10,7 +10,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// sweeping removes marks without an owner.
+// sweeping looks for marks that no host owns.
 type sweeping struct {
 	job     *access
 	items   *items
@@ -19,7 +19,7 @@ type sweeping struct {
 	waits   time.Time // since when it is due
 }
 
-// due reports whether to sweep now.
+// due reports whether to look now for unowned marks.
 func (s *sweeping) due(now moment) bool {
 	return s.job.member.View.IsJanitor() != s.janitor || (!s.at.IsZero() && !now.Before(s.at))
 }
@@ -79,7 +79,7 @@ func (s *sweeping) sweep(now moment, keys bool) {
 		}
 	}
 	if len(retired) > 0 {
-		j.log.Info("removed servers that no longer had an instance of the job", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
+		j.log.Info("removed servers that had no instance of the job any more", zap.Int("servers", len(retired)), zap.Duration("for", j.host.cfg.KeepServers))
 	}
 	for _, path := range swept.Nodes {
 		j.log.Warn("removed an unowned mark", zap.String("node", path))

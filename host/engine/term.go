@@ -26,7 +26,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// progressInterval is how often the host logs how many jobs have joined, until all have.
+// progressInterval is how often the log says how many jobs have joined, while not
+// all have.
 const progressInterval = 5 * time.Second
 
 // Causes with which the context of guests is cancelled.
@@ -36,25 +37,24 @@ var (
 	errDrainOver   = errors.New("the host is stopping and the drain timeout is over")
 )
 
-// leaveTime is how long leaving the jobs may take after the drain timeout. A supervisor of the host must wait some
-// seconds longer: deploy/.
+// leaveTime is how long jobs may take to be left once the drain timeout is over. What supervises hosts waits some seconds
+// longer: deploy/.
 const leaveTime = 10 * time.Second
 
 const (
-	// mostJoining is how many jobs join at the same time. mostStepping is how many elect a leader, shard items or take
-	// over from dead hosts at the same time. More of them would only wait for each other at the registry, and could begin
-	// no items meanwhile.
+	// mostJoining is how many jobs join at once, mostStepping how many elect a leader, divide items or look after what a host
+	// has left that died. More would only wait for each other at the registry, in any order, and could begin nothing meanwhile.
 	mostJoining  = 64
 	mostStepping = 32
 )
 
-// shuffled returns a sort key that puts the jobs into a different order on each host.
+// shuffled is a name by which the jobs come in another order on each host.
 func shuffled(host, job string) string {
 	sum := sha256.Sum256([]byte(host + "\x00" + job))
 	return string(sum[:])
 }
 
-// term is the life of one registry session, with the job loops that end with it.
+// term is one life of a registry session: a set of job loops that end with it.
 type term struct {
 	host     *Host
 	registry *fence.Session
@@ -64,21 +64,22 @@ type term struct {
 	jobs map[string]*job // by job name
 	// sorted are the jobs by name; nil if they have to be sorted again.
 	sorted []*job
-	// joins counts how often this term has joined a job, so that no instance id is used twice.
+	// joins counts how often this term has joined a job: an instance id is
+	// never used twice.
 	joins    map[string]int
 	arrivals *arrivals.Arrivals[*job]
-	// steps limits elections, shardings and takeovers, of which very many come at once when a host dies.
+	// steps spreads elections, divisions and takeovers, of which very many come at once when a host dies.
 	steps *arrivals.Arrivals[*job]
-	// owed are the jobs that the host was in when the previous term ended.
+	// owed are the jobs that the host was in when the term before this one ended.
 	owed  map[string]bool
 	wg    sync.WaitGroup // the job loops
 	ended chan *job      // a loop ended by itself
-	// cleared gets jobs that were forgotten, or that stay: they may be wanted again.
+	// cleared are jobs that were forgotten, or that stay: they may be wanted again.
 	cleared chan string
-	// follows lets one job at a time enter itself with the jobs before it.
+	// follows is the turn of one job to enter itself with those before it.
 	follows *arrivals.Arrivals[*job]
 	chains  chains
-	// buried are the hosts that were reported as gone.
+	// buried are the hosts that were reported to be gone.
 	buried map[string]bool
 	// progressAt is when to log how many jobs have joined; zero once all have.
 	progressAt time.Time
@@ -96,8 +97,8 @@ func newTerm(h *Host, r *fence.Session) *term {
 		jobs:     make(map[string]*job),
 		joins:    make(map[string]int),
 		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
-		// Each host takes the jobs in its own order, so that hosts share the work: a host need not try what another has
-		// done.
+		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
+		// done others need not try.
 		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, func(j *job) { j.mail.nudge() }),
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
@@ -107,14 +108,15 @@ func newTerm(h *Host, r *fence.Session) *term {
 	}
 }
 
-// newToken returns a token that no other term on this server has.
+// newToken is what no other term on this server has.
 func newToken() string {
 	token := make([]byte, 4)
 	rand.Read(token) // never fails, see crypto/rand
 	return fmt.Sprintf("%d-%s", os.Getpid(), hex.EncodeToString(token))
 }
 
-// identity returns the instance for a job: the term's id, with a number from the second join of the job on.
+// identity is the instance for a job: the term's id, with a number from the
+// second time on that the term joins the job.
 func (t *term) identity(name string) tree.JobInstance {
 	t.joins[name]++
 	if n := t.joins[name]; n > 1 {
@@ -123,8 +125,8 @@ func (t *term) identity(name string) tree.JobInstance {
 	return t.self
 }
 
-// run starts and stops job loops until the session is lost (it returns true), or the host has drained or was killed
-// (false). It has then joined all loops.
+// run starts and stops job loops until the session is lost (true), or the
+// host has drained or was killed (false). All loops are joined then.
 //
 //	        no answer for T/3          for 5T/8              for 2T/3
 //	live ──────────────────▶ suspect ─────────▶ yielding ─────────────▶ fenced
@@ -147,7 +149,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	var overdue <-chan time.Time
 	base, err := t.registry.Watch(work, t.registry.Watched())
 	if err != nil { // the session is over, or about to be
-		t.host.log.Warn("registry: watching the base of the namespace's numbers failed", zap.Error(err))
+		t.host.log.Warn("registry: watching the base of the namespace's numbers", zap.Error(err))
 	}
 	if t.host.cfg.KeepUnused > 0 {
 		t.wg.Go(func() { t.clear(work) })
@@ -192,7 +194,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 		case <-drained:
 			return false
 		case <-overdue:
-			t.host.log.Warn("this host has not left some jobs in time: its session ends, and other hosts treat it as dead", zap.Int("jobs", t.loops()), zap.Duration("timeout", t.host.cfg.DrainTimeout+leaveTime))
+			t.host.log.Warn("some jobs have not been left in time: the session ends, and other hosts treat this one as dead", zap.Int("jobs", t.loops()), zap.Duration("timeout", t.host.cfg.DrainTimeout+leaveTime))
 			stop(errDrainOver)
 			return false
 		case n, open := <-base:
@@ -201,7 +203,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 			}
 			t.registry.Observe(n)
 		case <-t.registry.Over():
-			t.host.log.Warn("registry: the base of the namespace's numbers has changed; this session uses another one")
+			t.host.log.Warn("registry: the base of the namespace's numbers is another one than this session's")
 			stop(errSessionLost)
 			return true
 		case <-t.registry.Lost():
@@ -214,7 +216,7 @@ func (t *term) run(ctx, kill context.Context) (lost bool) {
 	}
 }
 
-// trusted handles that the session became suspect, or is trusted again.
+// trusted reports that the session has become suspect, or out of it.
 func (t *term) trusted(before, now registry.Trust) {
 	reason := now.String()
 	switch now {
@@ -223,7 +225,7 @@ func (t *term) trusted(before, now registry.Trust) {
 	case registry.TrustSuspect:
 		t.host.log.Warn("registry: no answer; nothing begins until there is one")
 	case registry.TrustYield:
-		t.host.log.Warn("registry: still no answer; running guests are asked to stop")
+		t.host.log.Warn("registry: still no answer; what runs is asked to stop")
 	}
 	t.host.emit(event.Event{Kind: event.Session, Host: t.self.ID, Reason: reason})
 	if before != registry.TrustLive && now != registry.TrustLive {
@@ -241,9 +243,9 @@ func (t *term) nudge() {
 	}
 }
 
-// watchOverEnd watches how the guests of a lost session end. It calls Config.OnStopped when all have ended, or
-// Config.OnStuck if they have not shortly before the registry may give their items to other hosts. The returned function
-// cancels that, and waits for a call that has begun.
+// watchOverEnd watches how the guests of a lost session end: it calls Config.OnStopped when all have, or Config.OnStuck if
+// they have not shortly before the registry may give their items away. The function that it returns calls that
+// off, and waits for a call that has begun.
 func (t *term) watchOverEnd() func() {
 	t.mu.Lock()
 	jobs := t.byName() // none begins any more
@@ -273,7 +275,7 @@ func (t *term) watchOverEnd() func() {
 	}
 }
 
-// running returns the names of the jobs of which guests run, or may still begin.
+// running names the jobs of which guests run, or may still begin.
 func running(jobs []*job) []string {
 	var names []string
 	for _, j := range jobs {
@@ -286,7 +288,7 @@ func running(jobs []*job) []string {
 	return names
 }
 
-// reconcile starts and stops loops so that they match the newest Apply.
+// reconcile brings the set of loops to what the host was last given.
 func (t *term) reconcile(work context.Context) {
 	t.host.mu.Lock()
 	desired, refused := t.host.desired, t.host.refused
@@ -308,8 +310,8 @@ func (t *term) reconcile(work context.Context) {
 	}
 }
 
-// begin starts the loop of a job whose last loop has ended, if the job is wanted. It does not look at other jobs, because
-// many loops may end at once.
+// begin starts the loop of a job whose last one has ended, if it is wanted. The other jobs are
+// not looked at: many may end at once.
 func (t *term) begin(work context.Context, name string) {
 	wanted, ok := t.host.wanted()[name]
 	if !ok {
@@ -321,7 +323,7 @@ func (t *term) begin(work context.Context, name string) {
 	t.bring(work, name, wanted)
 }
 
-// bring gives a job to its loop; it starts the loop if there is none. The caller holds t.mu.
+// bring hands a job to its loop, which is started if there is none. The caller holds t.mu.
 func (t *term) bring(work context.Context, name string, wanted Job) {
 	if j, runs := t.jobs[name]; runs {
 		j.mail.replace(wanted)
@@ -341,8 +343,8 @@ func (t *term) bring(work context.Context, name string, wanted Job) {
 	})
 }
 
-// tellGone reports the jobs whose definitions went while there was no session: this term has no loop that could leave
-// them.
+// tellGone reports the jobs whose definitions went while there was no session:
+// no loop of this term is there to leave them.
 func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	var gone []string
 	t.mu.Lock()
@@ -360,7 +362,8 @@ func (t *term) tellGone(desired map[string]Job, refused []Refusal) {
 	}
 }
 
-// refusedModules returns the problems of jobs' modules, by job, from the refusals of their definitions.
+// refusedModules are what is wrong with the modules of jobs, by job, as the refusals of their
+// definitions have it.
 func refusedModules(refused []Refusal) map[string]string {
 	problems := make(map[string]string)
 	for _, r := range refused {
@@ -369,8 +372,8 @@ func refusedModules(refused []Refusal) map[string]string {
 	return problems
 }
 
-// whyGone returns why a job is no longer wanted: the problem of its module if its definition is refused for that,
-// otherwise that its definition is gone.
+// whyGone says why a job is wanted no more: what is wrong with its module, if its
+// definition is refused for that, else its definition is gone.
 func whyGone(job string, refusedModules map[string]string) reason.Reason {
 	if problem, ok := refusedModules[job]; ok {
 		return reason.New(reason.ModuleRefused, problem)
@@ -378,8 +381,8 @@ func whyGone(job string, refusedModules map[string]string) reason.Reason {
 	return reason.New(reason.DefinitionGone)
 }
 
-// unsettled returns the jobs that the host was in when the session ended, or to which it had not come back. All loops
-// have ended.
+// unsettled are the jobs that the host was in when the session ended, or had
+// not come back to. All loops have ended.
 func (t *term) unsettled() map[string]bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -392,7 +395,7 @@ func (t *term) unsettled() map[string]bool {
 	return owed
 }
 
-// start records that this host may come back into a job that was removed or in which the host was stopped.
+// start says that this host may come back into a job that it was stopped in, or that was removed.
 func (t *term) start(ctx context.Context, name string, said tree.Word) error {
 	t.mu.Lock()
 	j := t.jobs[name]
@@ -407,7 +410,7 @@ func (t *term) start(ctx context.Context, name string, said tree.Word) error {
 	return err
 }
 
-// gone reports that another host is gone, only once, although each job notices it.
+// gone reports that another host is gone, once: each job finds it out by itself.
 func (t *term) gone(id string) {
 	t.mu.Lock()
 	known := t.buried[id]
@@ -429,12 +432,12 @@ func (t *term) forget(j *job) {
 	}
 }
 
-// drain asks all loops to finish. The channel is closed when they have finished.
+// drain asks all loops to finish. The channel is closed when they have.
 func (t *term) drain() chan struct{} {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	limit := t.host.cfg.DrainTimeout
-	t.host.log.Info("draining: no item begins any more", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
+	t.host.log.Info("draining: nothing new begins", zap.Duration("guestsAskedToEndAfter", limit-run.SoftGrace(limit)), zap.Duration("timeout", limit), zap.Int("jobs", len(t.jobs)))
 	all := slices.Collect(maps.Values(t.jobs))
 	for _, j := range all {
 		j.mail.finish()
@@ -449,7 +452,7 @@ func (t *term) drain() chan struct{} {
 	return done
 }
 
-// loops returns how many jobs have a loop.
+// loops is how many jobs have a loop.
 func (t *term) loops() (n int) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -463,7 +466,7 @@ func (t *term) loops() (n int) {
 	return n
 }
 
-// settled returns how many of the jobs have joined, or say why they cannot.
+// settled is how many of the jobs have joined, or say why they cannot.
 func (t *term) settled(wanted map[string]Job) int {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -476,7 +479,7 @@ func (t *term) settled(wanted map[string]Job) int {
 	return n
 }
 
-// joining reports whether a job is wanted on this host and has neither joined nor said why it cannot.
+// joining reports whether a job is wanted here and has neither joined nor said why it cannot.
 func (t *term) joining(name string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -484,7 +487,7 @@ func (t *term) joining(name string) bool {
 	return j != nil && !j.settled.Load()
 }
 
-// logProgress logs how many jobs have joined, if joining takes long.
+// logProgress logs how many jobs have joined, while that takes long.
 func (t *term) logProgress() {
 	if t.progressAt.IsZero() || time.Now().Before(t.progressAt) {
 		return
@@ -499,8 +502,8 @@ func (t *term) logProgress() {
 	t.host.log.Info("joining jobs", zap.Int("joined", joined), zap.Int("of", len(wanted)))
 }
 
-// status asks every loop. A loop that does not answer in time is shown in its last known state. With full the loops also
-// read the registry.
+// status asks every loop; one that does not answer in time shows what it last
+// said. A full answer is read from the registry.
 func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 	t.mu.Lock()
 	jobs := t.byName()
@@ -527,7 +530,7 @@ func (t *term) status(wait time.Duration, full bool) []*JobStatus {
 	return out
 }
 
-// byName returns the jobs by name. The caller must not change the slice, and holds t.mu.
+// byName are the jobs by name, for reading only. The caller holds t.mu.
 func (t *term) byName() []*job {
 	if t.sorted == nil {
 		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
@@ -535,7 +538,7 @@ func (t *term) byName() []*job {
 	return t.sorted
 }
 
-// look makes a job read again what it does not watch.
+// look has a job read again what it does not watch.
 func (t *term) look(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -544,7 +547,7 @@ func (t *term) look(name string) {
 	}
 }
 
-// again returns a new instance id for a job that was left and is wanted again.
+// again gives a job that was left and is wanted back a new instance id.
 func (t *term) again(name string) tree.JobInstance {
 	t.mu.Lock()
 	defer t.mu.Unlock()

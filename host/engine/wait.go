@@ -13,14 +13,15 @@ import (
 )
 
 const (
-	// longestBusiness is how long a host waits for something that usually takes other hosts a moment, before it reports
-	// the wait.
+	// longestBusiness is how long a host waits for what takes others a moment
+	// before it says that it takes too long.
 	longestBusiness = time.Minute
-	// longestRun is the same for waits that may last until an item ends.
+	// longestRun is the same for what may have to wait for an item to end.
 	longestRun = 10 * time.Minute
 )
 
-// waitKey distinguishes the waits of a job's loop: by item where that matters; otherwise the item is -1.
+// waitKey distinguishes what a job's loop waits for: by item where that matters,
+// else the item is -1.
 type waitKey struct {
 	what event.Wait
 	item int
@@ -33,25 +34,24 @@ type ongoing struct {
 	round    uint64    // see waits
 }
 
-// waits are the waits of a job's loop that have not ended.
+// waits are those of a job's loop that go on.
 type waits struct {
 	list  map[waitKey]*ongoing
 	round uint64
 	at    time.Time // when the next has taken too long; zero if none will
 
 	drainTimeout time.Duration
-	// each calls yield for each of the loop's present waits. since is zero where the begin of the wait is only known
-	// here.
+	// each calls yield for all that the loop waits for at present. since is zero where it is not known otherwise.
 	each func(now moment, yield func(what event.Wait, item int, since time.Time))
-	// describe returns words for what the loop waits for, and for what can be done about it.
+	// describe says in words what the loop waits for, and what can be done about it.
 	describe func(what event.Wait, items []int) (forWhat, then string)
-	// until returns when a wait ends that guests have asked for; zero for other waits.
+	// until is when a wait ends that guests have asked for; zero for any other.
 	until func(what event.Wait) time.Time
 	// expired reports a wait that has taken too long.
 	expired func(e *event.WaitError, items ...int)
 }
 
-// sum returns the items of some waits, ascending, and when the oldest wait began.
+// sum are the items of some waits, ascending, and since when the oldest lasts.
 func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 	for _, key := range keys {
 		since = soonest(since, w.list[key].since)
@@ -62,7 +62,8 @@ func (w *waits) sum(keys []waitKey) (items []int, since time.Time) {
 	return slices.Sorted(slices.Values(items)), since
 }
 
-// watch records the loop's present waits, and reports each wait once that has taken too long.
+// watch notes what the loop waits for at present, and reports once each wait
+// that has taken too long.
 func (w *waits) watch(now moment) {
 	w.round++
 	w.at = time.Time{}
@@ -107,7 +108,7 @@ func (w *waits) watch(now moment) {
 	}
 }
 
-// status returns the waits that have not ended.
+// status has the waits that go on.
 func (w *waits) status(now moment) []WaitStatus {
 	var list []WaitStatus
 	for _, what := range event.Waits() {
@@ -132,7 +133,8 @@ func (w *waits) status(now moment) []WaitStatus {
 	return list
 }
 
-// deadline returns how long a wait may last before the loop reports it; ok is false if another component reports it.
+// deadline is how long a wait may last before the loop reports it; ok is false if
+// another component reports it.
 func deadline(what event.Wait, drainTimeout time.Duration) (limit time.Duration, ok bool) {
 	switch what {
 	case event.WaitRegistry, event.WaitSharding, event.WaitJavaLeader:
@@ -145,7 +147,8 @@ func deadline(what event.Wait, drainTimeout time.Duration) (limit time.Duration,
 	return 0, false
 }
 
-// callAfter calls f after d. The returned function cancels that, and waits for a call that has begun.
+// callAfter calls f after some time. The function that it returns calls that
+// off, and waits for a call that has begun.
 func callAfter(d time.Duration, f func()) (stop func()) {
 	var wg sync.WaitGroup
 	wg.Add(1)
@@ -161,14 +164,14 @@ func callAfter(d time.Duration, f func()) (stop func()) {
 	}
 }
 
-// waitForSession records that the host has no session, and reports if that takes too long. The caller must call the
-// returned function when it has a session, or stops.
+// waitForSession notes that the host has no session, and reports if that takes too
+// long. The function that it returns is to be called when it has one, or stops.
 func (h *Host) waitForSession() (end func()) {
 	h.mu.Lock()
 	h.dialling = time.Now()
 	h.mu.Unlock()
 	stop := callAfter(longestBusiness, func() {
-		e := &event.WaitError{What: event.WaitSession, For: "a session with the registry", Then: "the host tries until it has one", After: longestBusiness}
+		e := &event.WaitError{What: event.WaitSession, For: "a session with the registry", Then: "it is tried until there is one", After: longestBusiness}
 		h.log.Warn("waited too long", zap.String("for", e.For), zap.Duration("after", e.After), zap.String("then", e.Then))
 		h.emit(event.Event{Kind: event.Session, Host: h.process, Wait: e.What, Duration: e.After, Reason: e.Error()})
 	})

@@ -21,15 +21,15 @@ const (
 // Values of [Page.Missing] while a database that hosts share does not answer; [State] says why. AwayForLong:
 // more records exist than were found.
 const (
-	Away        = "the history's database does not answer: only records that were not yet written to it are shown"
-	AwayForLong = "the history's database does not answer: only the newest records that were not yet written to it are shown"
+	Away        = "the history's database does not answer: shown is what was not written there yet"
+	AwayForLong = "the history's database does not answer: shown is the newest of what was not written there yet"
 )
 
 // ErrUnavailable is wrapped by the errors of a store whose database does not answer.
 var ErrUnavailable = errors.New("the history's database does not answer")
 
 // ErrFilter is wrapped by the errors of filters that no store can answer. The text names the field.
-var ErrFilter = errors.New("invalid filter")
+var ErrFilter = errors.New("bad filter")
 
 // Position is the place of a record in a list: ordered by Time, then by ID, which is the run's id or a number.
 type Position struct {

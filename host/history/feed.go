@@ -286,7 +286,7 @@ func (f *Feed) tellLost() (lost, since int64) {
 	since = f.lostAt.Swap(0)
 	at := time.Unix(0, since).UTC()
 	f.put(event.Event{Time: time.Now(), Kind: event.HistoryLost, Host: f.host, Instant: at, Count: lost,
-		Reason: fmt.Sprintf("%s of this host could not be written since %s and are lost", words.Count(int(lost), "record"), at.Format(time.RFC3339))})
+		Reason: fmt.Sprintf("%s of this host could not be written since %s, and are in no history", words.Count(int(lost), "record"), at.Format(time.RFC3339))})
 	return lost, since
 }
 
@@ -310,7 +310,7 @@ func (f *Feed) admit(r Record) {
 	e, err := NewEntry(r)
 	if err != nil { // texts and numbers always marshal
 		f.Drop(1)
-		f.log.Warn("a record is too large for the history", zap.Error(err))
+		f.log.Warn("record does not fit the history", zap.Error(err))
 		return
 	}
 	if f.quotas.admit(r, len(e.JSON)+1, f.put) {

@@ -191,11 +191,11 @@ func (r *Run) pause(e event.Event) {
 	if r.gaveUp(e) {
 		return
 	}
-	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one will follow: %s", e.Attempt, e.Outcome, e.Reason), ": ")
+	r.Message = strings.TrimSuffix(fmt.Sprintf("attempt %d ended %s, and another one comes: %s", e.Attempt, e.Outcome, e.Reason), ": ")
 	r.Host, r.Ended, r.Outcome, r.Fence = e.Host, time.Time{}, "", max(r.Fence, e.Fence)
 }
 
-// skip applies the skip of a run that has no completion.
+// skip applies what became of a run that has no completion.
 func (r *Run) skip(e event.Event) {
 	// With a fence its own host speaks, after the end; without one another host does, of one that died:
 	// which that was stays.

@@ -145,7 +145,7 @@ func CheckOperation(text string, settings []string) error {
 	if edited, edit := strings.CutPrefix(wanted, "edit "); edit {
 		for _, name := range strings.Split(edited, ",") {
 			if name = strings.TrimSpace(name); settings != nil && name != noSettings && !slices.Contains(settings, name) {
-				return fmt.Errorf("found %q, which is not a setting, expected edit and names of settings, such as edit cron, timeZone%s", words.Clip(name), words.Suggest(name, settings))
+				return fmt.Errorf("found %q, which is no setting, expected edit and names of settings, such as edit cron, timeZone%s", words.Clip(name), words.Suggest(name, settings))
 			}
 		}
 		return nil

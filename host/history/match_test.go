@@ -81,7 +81,7 @@ func TestFilterWhat(t *testing.T) {
 func TestOperations(t *testing.T) {
 	t.Parallel()
 	for what, want := range map[string]string{"sing": `did you mean "sign"?`, "!trigger job": "expected create, edit", "": "expected create", "editcron": "expected create",
-		"edit crom": `found "crom", which is not a setting`, "!edit cron, timezon": `did you mean "timeZone"?`, "edit cron,": `found ""`} {
+		"edit crom": `found "crom", which is no setting`, "!edit cron, timezon": `did you mean "timeZone"?`, "edit cron,": `found ""`} {
 		if err := history.CheckOperation(what, []string{"cron", "timeZone"}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: %v, want %s", what, err, want)
 		}

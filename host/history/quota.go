@@ -88,9 +88,9 @@ func (q *quotas) admit(r Record, bytes int, say func(event.Event)) bool {
 		say(one.end(job, r.Event.Host, r.Event.Time))
 	case !ok && !one.beyond:
 		one.beyond = true
-		q.log.Warn("the history drops events of a job that exceeds its quota", zap.String("job", job), zap.Stringer("because", one.ceiling))
+		q.log.Warn("the history drops a job's events", zap.String("job", job), zap.Stringer("because", one.ceiling))
 		say(event.Event{Time: r.Event.Time, Kind: event.OverQuota, Host: r.Event.Host, Job: job, Ceiling: ceiling.HistoryBytes,
-			Reason: fmt.Sprintf("the job's later events are dropped: %s", one.ceiling)})
+			Reason: fmt.Sprintf("from here on the job's events are not kept: %s", one.ceiling)})
 	}
 	if !ok {
 		one.dropped++
@@ -110,7 +110,7 @@ func (q *quotas) over(job string) bool {
 // end returns the event with the number of dropped events.
 func (q *quota) end(job, instance string, at time.Time) event.Event {
 	e := event.Event{Time: at, Kind: event.OverQuota, Host: instance, Job: job, Ceiling: ceiling.HistoryBytes, Count: q.dropped,
-		Reason: fmt.Sprintf("%d earlier events of the job were dropped: %s", q.dropped, q.ceiling)}
+		Reason: fmt.Sprintf("%d events of the job were not kept up to here: %s", q.dropped, q.ceiling)}
 	q.beyond, q.dropped = false, 0
 	return e
 }

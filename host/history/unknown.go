@@ -9,8 +9,8 @@ import (
 
 // Messages of runs with unknown outcome.
 const (
-	hostEnded   = "its host ended while it ran, and another process has started since: this history does not know its outcome"
-	sessionGone = "its host's session with the registry ended while it ran: this history does not know its outcome"
+	hostEnded   = "its host ended while it ran, and another process has begun since: this history does not know what became of it"
+	sessionGone = "its host's session with the registry ended while it ran: this history does not know what became of it"
 )
 
 // AboutGone reports whether an event says that other hosts, or earlier processes of its own, are

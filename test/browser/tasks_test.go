@@ -448,7 +448,7 @@ func TestSignIn(t *testing.T) {
 	b.fill("[name=name]", "ann")
 	b.fill("[name=password]", "wrong horse battery")
 	b.key("\r")
-	b.shows("the name or the password is wrong")
+	b.shows("there is no user of this name with this password")
 	b.accessible("not signed in")
 	b.fill("[name=password]", "correct horse battery")
 	b.key("\r")

@@ -295,7 +295,7 @@ func TestForeignTLS(t *testing.T) {
 			t.Errorf("%q is missing", want)
 		}
 	}
-	if out := run("--remove"); !strings.Contains(out, "namespace attack has no jobs of an attack\n") {
+	if out := run("--remove"); !strings.Contains(out, "there are no jobs of an attack in namespace attack\n") {
 		t.Error("something was left")
 	}
 }

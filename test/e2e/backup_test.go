@@ -101,7 +101,7 @@ func TestBackupPage(t *testing.T) {
 	if info, err := os.Stat(file); err != nil || info.Mode().Perm() != 0o600 {
 		t.Errorf("%v: %v", info, err)
 	}
-	p.refused(1, []string{"jobs.backup exists; name another file, or remove it"}, "registry", "backup", "create", file)
+	p.refused(1, []string{"jobs.backup is there; name a file that is not, or remove it"}, "registry", "backup", "create", file)
 	p.refused(1, []string{"in use by another host"}, "registry", "backup", "restore", file, "--data", data, "--above", "1")
 
 	p.must("job", "offset", "held", "--item", "0", "--set", "nine")
@@ -112,7 +112,7 @@ func TestBackupPage(t *testing.T) {
 			t.Fatal(err)
 		}
 	}, func() { h = p.start(flags...) })
-	for _, text := range []string{"restored namespace wasmjob to its state of", "1 job, ", fmt.Sprintf("numbers: %d is the greatest known (in the history %s)", after.Fence, h.history), "not restored: what hosts did since", "held"} {
+	for _, text := range []string{"restored namespace wasmjob as it was at", "1 job, ", fmt.Sprintf("numbers: %d is the greatest that is known (in the history %s)", after.Fence, h.history), "not restored: what hosts did since", "held"} {
 		if !strings.Contains(said, text) {
 			t.Errorf("%q is not in\n%s", text, said)
 		}
@@ -132,10 +132,10 @@ func TestBackupPage(t *testing.T) {
 	if err := os.Rename(h.history, h.history+".away"); err != nil {
 		t.Fatal(err)
 	}
-	p.refused(1, []string{"the fences that were issued since the backup are unknown", "or the greatest fence with --above N"}, "registry", "backup", "restore", file, "--data", data, "--replace")
+	p.refused(1, []string{"the history does not say which fences were given out since the backup", "or the greatest fence with --above N"}, "registry", "backup", "restore", file, "--data", data, "--replace")
 	for args, want := range map[string]string{
-		"":                   "the target is missing: name it with --data DIR or --zk SERVERS",
-		"--data x --zk y:1":  "--data names an embedded registry, and --zk another registry; give one of the two",
+		"":                   "--data DIR is missing, or --zk SERVERS",
+		"--data x --zk y:1":  "--data is an embedded registry, --zk another one; leave one of them out",
 		"--data x --above 0": "--above 0: expected a number above 0",
 	} {
 		p.refused(2, []string{want}, append([]string{"registry", "backup", "restore", file}, strings.Fields("--above 1 "+args)...)...)

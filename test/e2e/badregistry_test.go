@@ -233,7 +233,7 @@ func TestRegistryIsFull(t *testing.T) {
 	limits := "/zookeeper/quota/full/zookeeper_limits"
 	c.put(s, limits+" = count=-1,bytes=-1,byteHardLimit=-1,countHardLimit=1", "/zookeeper/quota/full/zookeeper_stats = count=1000,bytes=1000")
 	for _, m := range []*member{a, b} {
-		m.line(0, "denies reading or writing an item", `"job":"tick"`, "ZooKeeper's quota for nodes or bytes there is used up")
+		m.line(0, "does not permit to write or to read an item", `"job":"tick"`, "ZooKeeper's quota for nodes or bytes there is used up")
 		m.await("tick is in error", func() bool {
 			j := m.place.job("tick")
 			return j.State == engine.JobError && strings.Contains(j.Reason, "quota")
@@ -270,7 +270,7 @@ func TestServerThatTakesLittle(t *testing.T) {
 	m := c.add(longest...)
 	id := m.of("small", 0, kind(event.FireEnded)).Host
 	c.job("large", "shardingTotalCount: 500", "failover: true")
-	m.line(0, "coordination; failed, trying again", `"job":"large"`, "jute.maxbuffer is smaller")
+	m.line(0, "coordination; trying again", `"job":"large"`, "jute.maxbuffer is smaller")
 	j := m.place.job("large")
 	if j.State != engine.JobSharding || !slices.ContainsFunc(j.Warnings, func(w string) bool {
 		return strings.Contains(w, "the registry refused") && strings.Contains(w, "jute.maxbuffer")

@@ -84,7 +84,7 @@ func TestBigLog(t *testing.T) {
 		}
 		page, err := io.ReadAll(answer.Body)
 		answer.Body.Close()
-		if err != nil || len(page) > most || !bytes.Contains(page, []byte("output exceeded the limits")) {
+		if err != nil || len(page) > most || !bytes.Contains(page, []byte("output was over the limits")) {
 			t.Errorf("%s: %s, %v: the run's page has %d bytes", isolation, answer.Status, err, len(page))
 		}
 	}

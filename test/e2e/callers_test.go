@@ -187,7 +187,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 		says("before", "before")
 		logged := h.logMark()
 		grant("'tcp://other.example.com:1'")
-		h.line(logged, "the grants changed")
+		h.line(logged, "other grants are in force")
 		says("after", "after")
 		says("dial", "dialled: <nil>")
 		other := peer.accept()
@@ -212,7 +212,7 @@ func TestConnectionsOfATakenGrant(t *testing.T) {
 
 		logged = h.logMark()
 		grant(granted)
-		h.line(logged, "the grants changed")
+		h.line(logged, "other grants are in force")
 		p.must("job", "run", "callers")
 		conn = peer.accept()
 		answers = bufio.NewReader(conn)

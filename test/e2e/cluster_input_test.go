@@ -63,7 +63,7 @@ func TestWithoutZooKeeper(t *testing.T) {
 	run(nobody, nobody, "connection refused")
 	run("no-such-host.invalid:2181", "no-such-host.invalid")
 	p.refused(1, []string{"connection refused", nobody}, "job", "items", "any", "--zk", nobody, "--config", p.settings("wait: 2s"))
-	p.refused(2, []string{"--zk: ZooKeeper's servers are given, but the registry is embedded"}, "run", "--registry", "embedded", "--zk", nobody, "--plugins", p.path("plugins"))
+	p.refused(2, []string{"--zk: ZooKeeper's servers are named, but the registry is embedded"}, "run", "--registry", "embedded", "--zk", nobody, "--plugins", p.path("plugins"))
 	p.refused(2, []string{"zookeeper needs its servers"}, "run", "--registry", "zookeeper", "--plugins", p.path("plugins"))
 	p.refused(2, []string{"--admin asks a host, --zk the registry itself"}, "job", "list", "--zk", nobody, "--admin", "127.0.0.1:1")
 	p.refused(2, []string{"no address in 203.0.113.0/24; this machine has lo 127.0.0.1"}, "run", "--zk", nobody, "--server-ip", "203.0.113.0/24", "--plugins", p.path("plugins"), "--admin", "off")
@@ -139,7 +139,7 @@ func TestCredentials(t *testing.T) {
 	c.refused(1, []string{"access denied", root, "has no credentials"}, run...)
 	c.putText("wrong", "owner:wrong\n")
 	wrong := c.cli(append(run, "--zk-credentials-file", c.path("wrong"))...)
-	wrong.mustSay(t, 1, []string{"access denied", root, `does not allow it to user`, "with this password", "other users can read"}, run...)
+	wrong.mustSay(t, 1, []string{"access denied", root, `does not allow it to user`, "with this password", "can be read by others"}, run...)
 	if strings.Contains(wrong.err, "owner:wrong") {
 		t.Errorf("the password is shown:\n%s", wrong.err)
 	}
@@ -197,11 +197,11 @@ func TestOlderElasticJob(t *testing.T) {
 		t.Errorf("the definition is\n%s", text)
 	}
 	c.must("validate", filepath.Join(dir, "ledger.yaml"))
-	c.refused(1, []string{"ledger.yaml exists; --force overwrites it"}, "job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
+	c.refused(1, []string{"ledger.yaml exists; --force writes over it"}, "job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir)
 	c.must("job", "import", "elasticjob", "--zk", c.zk, "--namespace", one, "--out", dir, "--force")
 	c.refused(2, []string{`unknown command "elasticjobs"`}, "job", "import", "elasticjobs")
 	c.refused(2, []string{"--out is missing"}, "job", "import", "elasticjob", "--zk", c.zk)
-	c.refused(2, []string{"servers are missing"}, "job", "export", "--out", dir)
+	c.refused(2, []string{"servers are not named"}, "job", "export", "--out", dir)
 }
 
 // TestExport: what the registry has comes back as files that a host takes, and

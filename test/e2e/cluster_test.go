@@ -436,7 +436,7 @@ func TestClusterIsOperated(t *testing.T) {
 			t.Errorf("wasmjob %v by any host:\n%s", args, text)
 		}
 	}
-	c.refused(1, []string{"several hosts are running on this machine", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "job", "start", "tick")
+	c.refused(1, []string{"several hosts are running here", "namespace " + c.ns + " on ZooKeeper, " + c.zk}, "job", "start", "tick")
 
 	// A server is disabled in the registry, and enabled by way of its host.
 	if out := c.registry("job", "pause", "tick", "--server", b.ip); out != "paused server "+b.ip+" for tick\n" {
@@ -485,7 +485,7 @@ func TestClusterIsOperated(t *testing.T) {
 	if s := c.shards("manual"); len(s.Digests) != 2 {
 		t.Errorf("two versions are seen as %v", s.Digests)
 	}
-	if text := c.registry("status", "manual"); !strings.Contains(text, "warning: this job runs 2 different modules:") {
+	if text := c.registry("status", "manual"); !strings.Contains(text, "warning: 2 different modules run for this job:") {
 		t.Errorf("status does not warn of two versions:\n%s", text)
 	}
 

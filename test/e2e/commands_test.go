@@ -156,7 +156,7 @@ func TestOperating(t *testing.T) {
 		t.Errorf("status --items:\n%s", text)
 	}
 	h.stop()
-	p.refused(1, []string{"no host is running on this machine", "wasmjob run"}, "job", "list")
+	p.refused(1, []string{"no host is running here", "wasmjob run"}, "job", "list")
 }
 
 // result is a line of invoke --json.

@@ -179,7 +179,7 @@ func TestLogs(t *testing.T) {
 	p.guestJob("talk", everySecond, "shardingTotalCount: 1")
 	h := p.start("--mount", "talk="+p.path("gate")+":/gate")
 	h.of("talk", 0, kind(event.ItemStarted))
-	p.refused(2, []string{"--follow needs the name of a job"}, "job", "logs", "--follow")
+	p.refused(2, []string{"--follow wants the name of a job"}, "job", "logs", "--follow")
 	p.refused(2, []string{`--from: "yesterday" is not a time`}, "job", "logs", "--from", "yesterday")
 	p.refused(2, []string{`"1" is no run of job "talk"`, "begins with talk/"}, "job", "logs", "talk", "1")
 	p.refused(2, []string{`unexpected argument "more"`}, "job", "logs", "talk", "talk/1", "more")

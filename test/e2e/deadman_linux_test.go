@@ -217,7 +217,7 @@ func TestStoppedHost(t *testing.T) {
 	}
 	<-gone
 	next := c.again(m, "--cache", c.path("home", "cache"))
-	next.line(0, "the previous process of this host did not end normally", `"ending":"dead_man"`, fmt.Sprintf(`"pid":%d`, m.cmd.Process.Pid))
+	next.line(0, "the last host here did not end well", `"ending":"dead_man"`, fmt.Sprintf(`"pid":%d`, m.cmd.Process.Pid))
 	next.of("", 0, kind(event.HostStarted), because("its dead man's timer was due"))
 	next.metric(`wasmjob_last_end_info{reason="dead_man"} 1`)
 	next.metric("wasmjob_dead_man_armed 1")
@@ -278,7 +278,7 @@ func TestStuckGuest(t *testing.T) {
 	}
 	m.line(0, "a guest of a lost session cannot be stopped", `"jobs":["freeze"]`)
 	next := m.place.start("--in-process", "freeze", "--cache", m.place.path("home", "cache"))
-	next.line(0, "the previous process of this host did not end normally", `"ending":"stuck"`)
+	next.line(0, "the last host here did not end well", `"ending":"stuck"`)
 	next.stop()
 }
 
@@ -369,7 +369,7 @@ func TestProofOfLife(t *testing.T) {
 	h.fires("tick", h.mark())
 	h.kill()
 	h = p.startEnv([]string{"KUBERNETES_SERVICE_HOST=10.0.0.1"}, append(own, "--dead-man", "off")...)
-	h.line(0, "the previous process of this host did not end normally", `"ending":"killed"`)
+	h.line(0, "the last host here did not end well", `"ending":"killed"`)
 	if got := h.timers(); len(got) > 0 {
 		t.Errorf("a host with --dead-man off has timers on clocks %q", got)
 	}

@@ -191,8 +191,8 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	// Taken away: the job is there, and may do nothing outside.
 	line := h.logMark()
 	grant("grants: []\n")
-	h.line(line, "notify.yaml", "needs grants that it does not have")
-	h.line(line, "the grants changed")
+	h.line(line, "notify.yaml", "wants what is not granted")
+	h.line(line, "other grants are in force")
 	if out := p.must("access", "grants", "notify"); !strings.Contains(out, "nothing") || strings.Contains(out, "WEBHOOK_TOKEN") {
 		t.Errorf("grants says %s", out)
 	}
@@ -211,7 +211,7 @@ func TestGrantsOfARunningHost(t *testing.T) {
 	grant("grants: [{jobs: notify, kv: tru")
 	h.line(line, "grants", "grants.yaml")
 	grant(good)
-	h.line(line, "the grants changed")
+	h.line(line, "other grants are in force")
 	from = fire()
 	h.of("notify", from, kind(event.FireEnded), outcome(abi.OutcomeOK))
 	if m := w.Messages(); len(m) != sent+1 || m[sent].Report != "north" {

@@ -37,11 +37,11 @@ func TestKept(t *testing.T) {
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "job", "offset", "imprt")
 	p.refused(1, []string{`no job "imprt"`, `did you mean "import"?`}, "job", "kv", "imprt", "--item", "0", "--reset")
 	p.refused(1, []string{`no item 7`, "there is 0-1"}, "job", "offset", "import", "--item", "7")
-	p.refused(2, []string{"choose one with --item"}, "job", "offset", "import", "--set", "x")
+	p.refused(2, []string{"say which one is meant"}, "job", "offset", "import", "--set", "x")
 	p.refused(2, []string{"--set and --reset"}, "job", "offset", "import", "--item", "0", "--set", "x", "--reset")
 	p.refused(2, []string{"none.bin"}, "job", "offset", "import", "--item", "0", "--set", "@none.bin")
 	p.refused(2, []string{"is not KEY=VALUE"}, "job", "kv", "import", "--item", "0", "--set", "x")
-	p.refused(2, []string{"--get cannot be combined with"}, "job", "kv", "import", "--item", "0", "--get", "x", "--reset")
+	p.refused(2, []string{"--get goes without"}, "job", "kv", "import", "--item", "0", "--get", "x", "--reset")
 
 	// Before the first run, which sees it.
 	if out := p.must("job", "offset", "import", "--item", "0", "--set", "line 7"); out != "item 0 of import: set the offset, 6 bytes\n" {

@@ -50,7 +50,7 @@ func TestFailoverOntoItself(t *testing.T) {
 	done := h.of("held", fire.at, kind(event.ItemCompleted), item(0), ofFire(fire))
 	lost := h.of("lost", 0, kind(event.ItemStarted))
 	h.kill()
-	p.refused(1, []string{"no host is running on this machine"}, "status") // whatever note it left
+	p.refused(1, []string{"no host is running here"}, "status") // whatever note it left
 
 	p.define("edited", `cron: "0 0 0 1 1 ? 2098"`, "shardingTotalCount: 2", "jobParameter: say")
 	h = p.startDurable(jobs)
@@ -112,7 +112,7 @@ func TestDrain(t *testing.T) {
 	h := p.startDurable([]string{"queue"}, "--drain-timeout", "10m")
 	running := h.of("queue", 0, kind(event.ItemStarted))
 	h.signal(syscall.SIGTERM)
-	h.line(0, "a second signal stops the host at once")
+	h.line(0, "a second signal stops at once")
 	queued := []int{0, 1, 2}
 	queued = slices.Delete(queued, *running.Item, *running.Item+1)
 	for _, n := range queued {
@@ -184,14 +184,14 @@ func TestSecondSignal(t *testing.T) {
 	h.of("deaf", 0, kind(event.ItemStarted), item(0))
 	h.of("deaf", 0, kind(event.ItemStarted), item(1))
 	h.signal(syscall.SIGTERM)
-	h.line(0, "a second signal stops the host at once")
+	h.line(0, "a second signal stops at once")
 	h.signal(syscall.SIGTERM)
 	if code := h.exit(); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
-	h.line(0, "a second signal stopped the host at once")
+	h.line(0, "stopped at once by a second signal")
 	h.of("", 0, kind(event.HostStopped))
-	p.refused(1, []string{"no host is running on this machine"}, "status")
+	p.refused(1, []string{"no host is running here"}, "status")
 
 	// It is as after a crash.
 	p.open("a")

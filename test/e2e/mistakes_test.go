@@ -94,7 +94,7 @@ func TestMistakesAtStart(t *testing.T) {
 	p.refused(1, []string{`there is no job "clokc"`}, "job", "remove", "clokc")
 	p.refused(1, []string{"no item 7"}, "job", "pause", "clock", "--item", "7")
 	p.refused(2, []string{"--item"}, "job", "pause", "clock", "--item", "-1")
-	p.refused(1, []string{"token is neither this host's own"}, "job", "run", "clock", "--token-file", p.path("wrong.token"))
+	p.refused(1, []string{"token is not the one of this host"}, "job", "run", "clock", "--token-file", p.path("wrong.token"))
 	p.refused(1, []string{"0644"}, "status", "--token-file", p.path("open.token"))
 	p.refused(1, []string{"nothing answers at"}, "status", "--admin", "127.0.0.1:1")
 	p.refused(2, []string{"the job's name is missing"}, "job", "run")
@@ -102,8 +102,8 @@ func TestMistakesAtStart(t *testing.T) {
 	h.stop()
 
 	other := newPlace(t)
-	other.refused(1, []string{"no host is running on this machine", "wasmjob run"}, "status")
-	other.refused(1, []string{"no host is running on this machine"}, "job", "run", "clock")
+	other.refused(1, []string{"no host is running here", "wasmjob run"}, "status")
+	other.refused(1, []string{"no host is running here"}, "job", "run", "clock")
 }
 
 // TestUnknownVariable: it is a warning, for Kubernetes makes such variables.

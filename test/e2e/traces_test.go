@@ -173,7 +173,7 @@ func TestTracesThatAreNotTaken(t *testing.T) {
 				at = h.of("tick", at, kind(event.FireEnded), outcome(abi.OutcomeOK)).at + 1
 			}
 			if name == "dead" {
-				h.line(0, "traces cannot be sent")
+				h.line(0, "traces are not sent")
 			}
 			_, metrics := h.get("/metrics")
 			if !strings.Contains(metrics, "wasmjob_trace_spans_sent_total 0") {
@@ -184,7 +184,7 @@ func TestTracesThatAreNotTaken(t *testing.T) {
 			if took := time.Since(began); took > patience/2 {
 				t.Errorf("the end took %s", took)
 			}
-			h.line(0, "the last traces were lost")
+			h.line(0, "the last traces are lost")
 		})
 	}
 }

@@ -20,8 +20,8 @@ func TestVerifyLooksAtTheRegistry(t *testing.T) {
 	c := newCluster(t)
 	// It fires only when triggered: a fire clears away the mark that verify is to find.
 	c.job("tick", `cron: "0 0 0 1 1 ? 2099"`, "shardingTotalCount: 2", "failover: true")
-	c.refused(2, []string{"the input is missing: name histories, or the registry with --zk"}, "job", "verify")
-	c.refused(2, []string{"namespace " + c.ns + " has no jobs"}, "job", "verify", "--zk", c.zk, "--namespace", c.ns)
+	c.refused(2, []string{"the histories are missing, or --zk to look at the registry"}, "job", "verify")
+	c.refused(2, []string{"there is no job in namespace " + c.ns}, "job", "verify", "--zk", c.zk, "--namespace", c.ns)
 	a := c.add()
 	a.of("tick", 0, assigned(2))
 	c.registry("job", "run", "tick") // after it the host has looked at the marks once

@@ -42,7 +42,7 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("the configuration has changed since version %d, on which the edit is based: it is now version %d; read it again, and edit that version", e.Found, e.Now.Version)
+	return fmt.Sprintf("the configuration was changed since version %d, which the edit was made from: it is version %d now; look at it and edit that", e.Found, e.Now.Version)
 }
 
 // ReadConfig reads the configuration of a job.

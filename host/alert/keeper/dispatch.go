@@ -125,10 +125,10 @@ func (s *Dispatcher) Status() Status {
 	st := s.status
 	st.Dropped = s.dropped.Load()
 	if s.blind != "" {
-		st.Problem = "the alerts file cannot be watched, so that changes need a restart: " + s.blind
+		st.Problem = "changes of the file of alerts are not noticed: " + s.blind
 	}
 	if p := s.o.Rules.Problem(); p != "" {
-		st.Problem = words.Reason("the alerts file is invalid, and the previous one stays in force: " + words.OneLine(p))
+		st.Problem = words.Reason("the file of alerts is not taken, and the one before stays in force: " + words.OneLine(p))
 	}
 	return st
 }
@@ -149,13 +149,13 @@ func (s *Dispatcher) Problems() []string {
 	}
 	for _, f := range st.Failing {
 		if f.Attempts == 0 {
-			list = append(list, fmt.Sprintf("alerts: some recipients of %s have got no messages since %s: %s", f.Target, f.Since.UTC().Format(time.RFC3339), f.Error))
+			list = append(list, fmt.Sprintf("alerts: some of %s do not get messages since %s: %s", f.Target, f.Since.UTC().Format(time.RFC3339), f.Error))
 			continue
 		}
-		list = append(list, fmt.Sprintf("alerts: messages to %s have failed since %s (%s): %s", f.Target, f.Since.UTC().Format(time.RFC3339), words.Count(f.Attempts, "attempt"), f.Error))
+		list = append(list, fmt.Sprintf("alerts: nothing can be sent to %s since %s (%s): %s", f.Target, f.Since.UTC().Format(time.RFC3339), words.Count(f.Attempts, "attempt"), f.Error))
 	}
 	if st.Dropped > 0 {
-		list = append(list, fmt.Sprintf("alerts: %d events were not judged, because they came too fast", st.Dropped))
+		list = append(list, fmt.Sprintf("alerts: %d events came too fast to be looked at", st.Dropped))
 	}
 	return list
 }
@@ -175,7 +175,7 @@ func (s *Dispatcher) Leave(ctx context.Context) {
 	select {
 	case <-left:
 	case <-late.C:
-		s.o.Logger.Warn("alerts: this host could not record its orderly stop in time; other hosts may report it gone", zap.Duration("waited", leaveWait))
+		s.o.Logger.Warn("alerts: the registry did not take in time that this host stops in good order; others may report it gone", zap.Duration("waited", leaveWait))
 	case <-ctx.Done():
 	case <-s.ended:
 	}
@@ -191,7 +191,7 @@ func (s *Dispatcher) Run(stop, end context.Context) {
 	defer wg.Wait()
 	wg.Go(func() {
 		if err := s.o.Rules.Watch(end); err != nil {
-			s.o.Logger.Error("the alerts file cannot be watched, so that changes need a restart", zap.Error(err))
+			s.o.Logger.Error("changes of the file of alerts are not noticed", zap.Error(err))
 			s.mu.Lock()
 			s.blind = err.Error()
 			s.mu.Unlock()

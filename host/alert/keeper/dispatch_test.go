@@ -746,7 +746,7 @@ func TestDispatcher_ownAtOnce(t *testing.T) {
 		c.expect("00:22 1 item 0 of j is held back: a test")
 		n.service.Add(event.Event{Kind: event.RegistryBehind, Host: "x", Time: time.Now(), Reason: "this registry has gone back"})
 		until(0, 45)
-		c.expect("00:42 1 host 10.0.0.1 reports: this registry has gone back")
+		c.expect("00:42 1 host 10.0.0.1 has found: this registry has gone back")
 	})
 }
 
@@ -853,7 +853,7 @@ func TestDispatcher_receiverDown(t *testing.T) {
 		if st.Failed < 4 || st.Failed > 12 || len(st.Failing) != 1 || st.Failing[0].Target != "all/ops" || st.Failing[0].Error != "it does not answer" {
 			t.Errorf("%+v", st)
 		}
-		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "messages to all/ops have failed since") {
+		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "nothing can be sent to all/ops since") {
 			t.Errorf("%q", p)
 		}
 		c.mu.Lock()
@@ -925,7 +925,7 @@ func TestDispatcher_flood(t *testing.T) {
 	if d := s.Status().Dropped; d != 1<<14 {
 		t.Errorf("%d events were dropped, want %d", d, 1<<14)
 	}
-	if p := s.Problems(); !slices.Equal(p, []string{"alerts: 16384 events were not judged, because they came too fast"}) {
+	if p := s.Problems(); !slices.Equal(p, []string{"alerts: 16384 events came too fast to be looked at"}) {
 		t.Errorf("problems are %q", p)
 	}
 }
@@ -1244,7 +1244,7 @@ func TestDispatcher_partly(t *testing.T) {
 		hold("a")
 		until(2, 0)
 		c.expect("00:22 1 item 0 of a is held back: a test")
-		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "some recipients of all/ops have got no messages since 2000-01-01T00:00:22Z: sent only to some recipients: nobody@example.com") {
+		if p := n.service.Problems(); len(p) != 1 || !strings.Contains(p[0], "some of all/ops do not get messages since 2000-01-01T00:00:22Z: not sent to all: nobody@example.com") {
 			t.Errorf("%q", p)
 		}
 		c.partly.Store(false)

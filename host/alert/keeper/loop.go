@@ -238,7 +238,7 @@ func (l *loop) look(s registry.Snapshot) {
 		}
 		return
 	case !kept:
-		l.log.Info("this host now sends the alerts of all hosts")
+		l.log.Info("this host sends the alerts of all")
 		p.orphansAt = time.Now()
 	case !slices.Equal(before, p.seen.Cluster.Alive): // a job's host has a session
 		p.orphansAt = time.Now().Add(orphansAfter)
@@ -355,7 +355,7 @@ func (l *loop) note(err error) {
 		return // the session's own alert reports it
 	}
 	l.trouble = err.Error()
-	l.log.Warn("alerts: a request to the registry failed; trying again", zap.Error(err), zap.Duration("after", retryPause))
+	l.log.Warn("alerts: the registry refused; trying again", zap.Error(err), zap.Duration("after", retryPause))
 }
 
 // request asks something of the board. What it returns is done in the loop.

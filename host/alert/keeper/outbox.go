@@ -215,7 +215,7 @@ func (l *loop) deliver(f *alert.File, m *alert.Message, own bool) {
 	})
 }
 
-// delivered handles the result of a message.
+// delivered takes what became of a message.
 func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, err error) {
 	d.busy = false
 	_, partly := errors.AsType[*alert.PartlyError](err)
@@ -238,7 +238,7 @@ func (l *loop) delivered(d *delivery, m *alert.Message, own bool, at time.Time, 
 		if before.partly != "" {
 			d.since = before.since
 		}
-		l.log.Warn("an alert was sent only to some of its recipients", zap.String("to", string(m.Target())), zap.Error(err))
+		l.log.Warn("an alert was not sent to all", zap.String("to", string(m.Target())), zap.Error(err))
 	}
 	firing, over := m.IDs()
 	if !own {

@@ -53,7 +53,7 @@ func (s *Sender) mail(ctx context.Context, r alert.Receiver, m *alert.Message) e
 	}
 	if port != implicitTLS && !r.Plain {
 		if can, _ := c.Extension("STARTTLS"); !can {
-			return fmt.Errorf("%s offers no TLS (STARTTLS); set plain: true for a server without TLS", r.Server)
+			return fmt.Errorf("%s offers no TLS (STARTTLS): expected it, or plain: true for a server that has none", r.Server)
 		}
 		if err := c.StartTLS(settings); err != nil {
 			return fmt.Errorf("%s: TLS: %w", r.Server, err)
@@ -61,7 +61,7 @@ func (s *Sender) mail(ctx context.Context, r alert.Receiver, m *alert.Message) e
 	}
 	if r.User != "" {
 		if err := c.Auth(smtp.PlainAuth("", r.User, password, host)); err != nil {
-			return fmt.Errorf("%s rejected the user or the password: %w", r.Server, err)
+			return fmt.Errorf("%s does not take the user and the password: %w", r.Server, err)
 		}
 	}
 	if err := deliver(c, r, letter(r, m, s.now())); err != nil {

@@ -190,7 +190,7 @@ func (s *Sender) robot(ctx context.Context, u *url.URL, body any) error {
 		ErrMsg  string `json:"errmsg"`
 		Code    *int   `json:"code"`
 		Msg     string `json:"msg"`
-		// Status is the result code of Feishu's older robots.
+		// Status is what Feishu's older robots say.
 		Status *int `json:"StatusCode"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {
@@ -202,10 +202,10 @@ func (s *Sender) robot(ctx context.Context, u *url.URL, body any) error {
 		case *code == 0:
 			return nil
 		default:
-			return fmt.Errorf("%s rejected the message: code %d, %s", u.Host, *code, words.Clip(said.ErrMsg+said.Msg))
+			return fmt.Errorf("%s refused the message: code %d, %s", u.Host, *code, words.Clip(said.ErrMsg+said.Msg))
 		}
 	}
-	return fmt.Errorf("%s did not confirm the message", u.Host)
+	return fmt.Errorf("%s did not say that it has taken the message", u.Host)
 }
 
 // telegramAPI is where Telegram's robots are reached, unless the receiver says otherwise.
@@ -229,7 +229,7 @@ func (s *Sender) telegram(ctx context.Context, r alert.Receiver, m *alert.Messag
 		Description string `json:"description"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil || !said.OK {
-		return fmt.Errorf("%s rejected the message: %s", u.Host, words.Clip(said.Description))
+		return fmt.Errorf("%s did not take the message: %s", u.Host, words.Clip(said.Description))
 	}
 	return nil
 }

@@ -236,10 +236,10 @@ func TestSend_failures(t *testing.T) {
 		want     string
 	}{
 		"refused":        {alert.Receiver{Kind: alert.Slack, URL: refuses + "/" + secret}, "answered 403 Forbidden: invalid_token"},
-		"a code":         {alert.Receiver{Kind: alert.DingTalk, URL: codes + "/?access_token=" + secret}, "rejected the message: code 310000, keywords not in content"},
-		"no code":        {alert.Receiver{Kind: alert.WeCom, URL: nothing}, "did not confirm the message"},
+		"a code":         {alert.Receiver{Kind: alert.DingTalk, URL: codes + "/?access_token=" + secret}, "refused the message: code 310000, keywords not in content"},
+		"no code":        {alert.Receiver{Kind: alert.WeCom, URL: nothing}, "did not say that it has taken the message"},
 		"a page":         {alert.Receiver{Kind: alert.Feishu, URL: page}, "not JSON"},
-		"telegram":       {alert.Receiver{Kind: alert.Telegram, URL: bot, SecretFile: file(t, secret)}, "rejected the message: chat not found"},
+		"telegram":       {alert.Receiver{Kind: alert.Telegram, URL: bot, SecretFile: file(t, secret)}, "did not take the message: chat not found"},
 		"redirected":     {alert.Receiver{Kind: alert.Webhook, URL: elsewhere}, "answered 302 Found"},
 		"nobody there":   {alert.Receiver{Kind: alert.Webhook, URL: closed + "/" + secret}, "connection refused"},
 		"no file":        {alert.Receiver{Kind: alert.Slack, URLFile: "/nonexistent/file"}, "/nonexistent/file cannot be read: it does not exist"},
@@ -435,7 +435,7 @@ func TestSend_mailTLS(t *testing.T) {
 		t.Errorf("said %s", said)
 	}
 	r.SecretFile = file(t, "wrong")
-	if err := sender(t).Send(t.Context(), r, message()); err == nil || !strings.Contains(err.Error(), "rejected the user or the password") || strings.Contains(err.Error(), "wrong") {
+	if err := sender(t).Send(t.Context(), r, message()); err == nil || !strings.Contains(err.Error(), "does not take the user and the password") || strings.Contains(err.Error(), "wrong") {
 		t.Error(err)
 	}
 

@@ -29,7 +29,7 @@ const (
 )
 
 // ErrFull is the error about alerts beyond MostAlerts.
-var ErrFull = errors.New("there are too many alerts")
+var ErrFull = errors.New("there are too many alerts already")
 
 // Board is the board of a namespace, as one session sees it.
 type Board struct {
@@ -422,7 +422,7 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 				}
 				own := len(all) - len(slices.DeleteFunc(all, func(one alert.Silence) bool { return one.By == s.By && one.Until.After(s.From) }))
 				if own >= MostSilencesOf {
-					return fmt.Errorf("%w: you have %d active ones, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, own)
+					return fmt.Errorf("%w: you have made %d that stand, end some with 'wasmjob alert unsilence ID'", ErrTooManySilences, own)
 				}
 			}
 			_, err = x.Commit(ctx, registry.Ensure(b.paths.Silences()), registry.Ensure(b.paths.Changes()), registry.Create(b.paths.Silence(s.ID), data(s)), b.bump())
@@ -437,7 +437,7 @@ func (b *Board) Silence(ctx context.Context, s alert.Silence) (alert.Silence, er
 // Errors about silences: one that there is not, and one more than there may be.
 var (
 	ErrNoSilence       = errors.New("there is no such silence")
-	ErrTooManySilences = errors.New("there are too many silences")
+	ErrTooManySilences = errors.New("no more silences can be made")
 )
 
 // Unsilence ends silences before their time.

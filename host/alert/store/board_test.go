@@ -546,7 +546,7 @@ func TestBoard_tooManySilences(t *testing.T) {
 	for range store.MostSilencesOf {
 		s.do(silence("alice"))
 	}
-	if err := silence("alice"); !errors.Is(err, store.ErrTooManySilences) || !strings.Contains(err.Error(), "you have 100 active ones") {
+	if err := silence("alice"); !errors.Is(err, store.ErrTooManySilences) || !strings.Contains(err.Error(), "you have made 100") {
 		t.Errorf("one more of an author: %v", err)
 	}
 	s.do(silence("bob"))

@@ -12,7 +12,7 @@ import (
 )
 
 // ErrUnread is the error of a copy that has never read the board, and cannot now.
-var ErrUnread = errors.New("alerts and silences are in the registry, which this host cannot reach")
+var ErrUnread = errors.New("alerts and silences stand in the registry, which this host cannot reach")
 
 // ErrOutdated is joined to the error of a read if the board has changed since the held content was read.
 var ErrOutdated = errors.New("some alerts or silences may have begun or ended since")

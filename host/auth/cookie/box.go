@@ -61,7 +61,7 @@ type Box struct {
 
 var (
 	errNone    = errors.New("there is no such cookie")
-	errInvalid = errors.New("this cluster did not make the cookie, or the cookie was changed")
+	errInvalid = errors.New("the cookie was not made by this cluster, or was changed")
 	errExpired = errors.New("the cookie has expired")
 	errTwice   = errors.New("there are two cookies of the same name")
 )
@@ -70,7 +70,7 @@ var (
 type errForeign struct{ theirs, ours string }
 
 func (e errForeign) Error() string {
-	return fmt.Sprintf("the cookie belongs to the cluster %q, but this is the cluster %q", e.theirs, e.ours)
+	return fmt.Sprintf("the cookie is of the cluster %q, and this is the cluster %q", e.theirs, e.ours)
 }
 
 // envelope is the content of a cookie.
@@ -84,7 +84,7 @@ func (b *Box) keys() (Keys, error) {
 	k, ok := b.Keys()
 	if !ok {
 		return k, auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable,
-			"sessions work only after the host has reached its registry; send a token: Authorization: Bearer TOKEN")
+			"there are no sessions before the host has reached its registry; a token is taken: Authorization: Bearer TOKEN")
 	}
 	return k, k.Check()
 }

@@ -177,14 +177,14 @@ func TestOtherCluster(t *testing.T) {
 		theirs, _ := sessions(k)
 		c := signIn(t, theirs)
 		_, err := ours.Identify(request("GET", c))
-		refused(t, err, 401, `your session belongs to the cluster "test", but this is the cluster "prod"`)
+		refused(t, err, 401, `your session is one of the cluster "test", and this is the cluster "prod"`)
 		var p *auth.Problem
 		if errors.As(err, &p) && p.Header.Get("Set-Cookie") != "" {
 			t.Errorf("%s: the other cluster's session is ended", name)
 		}
 		c.Name = "wasmjob-session-prod"
 		_, err = ours.Identify(request("GET", c))
-		refused(t, err, 401, "did not make the cookie")
+		refused(t, err, 401, "not made by this cluster")
 	}
 	// Beside ours, the other one does no harm.
 	theirs, _ := sessions(keysOf("test", 'x'))

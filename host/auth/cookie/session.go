@@ -82,7 +82,7 @@ func (s *Sessions) Identify(r *http.Request) (auth.Principal, error) {
 	}
 	if !safe(r) && r.Header.Get("Origin") == "" && r.Header.Get("Sec-Fetch-Site") == "" {
 		return auth.Principal{}, auth.NewProblem(auth.Forged, http.StatusForbidden,
-			"a request that changes something with a session cookie needs the header Origin or Sec-Fetch-Site, which browsers send; programs must use a token instead")
+			"a request with a session cookie that changes something needs the header Origin or Sec-Fetch-Site, which browsers send; programs use a token in place of the cookie")
 	}
 	p, err := s.Resolve(session)
 	if err != nil {
@@ -108,7 +108,7 @@ func (s *Sessions) session(r *http.Request) (Session, Keys, error) {
 	case errors.Is(err, errNone):
 		return session, k, auth.ErrNone
 	case errors.As(err, &theirs):
-		p := auth.Unauthenticated("your session belongs to the cluster %q, but this is the cluster %q: sign in here", theirs.theirs, theirs.ours)
+		p := auth.Unauthenticated("your session is one of the cluster %q, and this is the cluster %q: sign in here", theirs.theirs, theirs.ours)
 		p.Session = auth.SessionElsewhere
 		return session, k, p
 	case errors.Is(err, errExpired):

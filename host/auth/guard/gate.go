@@ -47,11 +47,11 @@ type Config struct {
 func (c Config) Check(beyond string, insecure bool) (setting string, err error) {
 	switch {
 	case c.TLS.Cert == "" != (c.TLS.Key == ""):
-		return "adminTlsCert", errors.New("a certificate needs its key; want both adminTlsCert and adminTlsKey, or neither")
+		return "adminTlsCert", errors.New("a certificate and its key go together; want both adminTlsCert and adminTlsKey, or neither")
 	case c.TLS.ClientCA != "" && c.TLS.Cert == "":
-		return "adminClientCa", errors.New("client certificates need TLS on the host; want adminTlsCert and adminTlsKey as well")
+		return "adminClientCa", errors.New("clients show certificates where the host shows one; want adminTlsCert and adminTlsKey as well")
 	case beyond != "" && c.TLS.Cert == "" && len(c.Proxies) == 0 && !insecure:
-		return "admin", fmt.Errorf("other machines can reach %s without TLS, so that an eavesdropper can read the token; want --admin-tls-cert and --admin-tls-key, --admin-proxies NETWORK if a proxy terminates TLS, an address such as 127.0.0.1:9770, a socket's path, off, or --insecure-admin as well", beyond)
+		return "admin", fmt.Errorf("other machines can reach %s, and there is no TLS: who listens in on the way has the token; want --admin-tls-cert and --admin-tls-key, --admin-proxies NETWORK if a proxy ends TLS, an address such as 127.0.0.1:9770, a socket's path, off, or --insecure-admin as well", beyond)
 	}
 	return "", nil
 }
@@ -138,7 +138,7 @@ func New(o Options) (*Gate, error) {
 		site.Certificate = g.tls.Certificate
 	}
 	if g.Site, err = httpx.NewSite(site); err != nil {
-		return nil, fmt.Errorf("the public URL: %w", err)
+		return nil, fmt.Errorf("the address of the site: %w", err)
 	}
 	g.Sessions = &cookie.Sessions{
 		Box:     &cookie.Box{Keys: o.Keys, Secure: g.Site.Secure, Now: time.Now},
@@ -189,7 +189,7 @@ func (g *Gate) signed(ctx context.Context, who auth.Principal, what operation.Op
 		}
 		log.Warn(what.String()+" refused", zap.Error(failed), zap.Int("moreSinceLast", left))
 		if left > 0 {
-			c.Error += fmt.Sprintf("; %d more were refused for the same reason since the last record, from all addresses together", left)
+			c.Error += fmt.Sprintf("; %d more were refused so since the last record, from all addresses together", left)
 		}
 		g.options.Changed(c)
 		return
@@ -197,7 +197,7 @@ func (g *Gate) signed(ctx context.Context, who auth.Principal, what operation.Op
 	log.Warn(what.String()+" refused", zap.Error(failed))
 	ok, left := g.failures.Take(c.From)
 	if left > 0 {
-		c.Error += fmt.Sprintf("; %d more failures from this address since the last record are only in the log", left)
+		c.Error += fmt.Sprintf("; %d more failures from this address since the last record are in the log alone", left)
 	}
 	if ok {
 		g.options.Changed(c)
@@ -225,7 +225,7 @@ func (g *Gate) Run(ctx context.Context) error {
 	for what, watch := range parts {
 		go func() { // joined below
 			if err := watch(ctx); err != nil {
-				g.options.Logger.Error("the "+what+" of the admin address cannot be watched: changes take effect at the next start", zap.Error(err))
+				g.options.Logger.Error("the "+what+" of the admin address is not watched: changes take effect at the next start", zap.Error(err))
 			}
 			ended <- struct{}{}
 		}()

@@ -199,7 +199,7 @@ func TestStorm(t *testing.T) {
 		for range 3 {
 			visit("10.0.0.1", login.LinkPath+"?code=x")
 		}
-		if list := throttled(); len(list) != 11 || !strings.Contains(list[10].Error, "; 990 more were refused for the same reason since the last record") {
+		if list := throttled(); len(list) != 11 || !strings.Contains(list[10].Error, "; 990 more were refused so since the last record") {
 			t.Errorf("%d are recorded, the last is %+v", len(list), list[len(list)-1])
 		}
 		visit("10.9.9.9", g.Login.Link(""))
@@ -221,7 +221,7 @@ func TestMistakes(t *testing.T) {
 	for want, c := range map[string]Config{
 		"users: ":                  {Users: file},
 		"TLS of the admin address": {TLS: mtls.Files{Cert: "none", Key: "none"}},
-		"the public URL":           {URL: "x"},
+		"the address of the site":  {URL: "x"},
 	} {
 		if _, err := New(Options{Config: c, Logger: zap.NewNop()}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%v, want %s", err, want)

@@ -47,7 +47,7 @@ func AtOnce(most int, next http.Handler) http.Handler {
 		default:
 			w.Header().Set("Retry-After", "1")
 			w.Header().Set("Connection", "close")
-			http.Error(w, "the host is sending too many answers; try again in a second", http.StatusServiceUnavailable)
+			http.Error(w, "too many answers are under way; ask again in a second", http.StatusServiceUnavailable)
 		}
 	})
 }

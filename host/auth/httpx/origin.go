@@ -143,7 +143,7 @@ func (s *Site) Hosts(next http.Handler) http.Handler {
 func (s *Site) CheckOrigin(r *http.Request) error {
 	if err := s.cross.Check(r); err != nil || s.otherScheme(r) {
 		return auth.NewProblem(auth.Forged, http.StatusForbidden,
-			"a page of another site sent this request (Origin %q); requests that change something must come from this site", words.Clip(r.Header.Get("Origin")))
+			"a page of another site sent this request (Origin %q), and what changes something is taken from this site alone", words.Clip(r.Header.Get("Origin")))
 	}
 	return nil
 }

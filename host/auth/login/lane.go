@@ -25,7 +25,7 @@ func (l *lane) enter(ctx context.Context) (leave func(), err error) {
 	select {
 	case l.waiting <- struct{}{}:
 	default:
-		return nil, later(busy, "too many users are signing in at the same time")
+		return nil, later(busy, "too many sign in at the same time")
 	}
 	defer func() { <-l.waiting }()
 	select {

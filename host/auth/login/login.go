@@ -167,14 +167,14 @@ func Resolve(live *users.Live) func(cookie.Session) (auth.Principal, error) {
 		case auth.ByOIDC:
 			provider := live.Set().Provider()
 			if provider == nil || provider.Issuer != s.Credential {
-				return p, errors.New("its provider is no longer used")
+				return p, errors.New("its provider is not used any more")
 			}
 			if p.Bindings = provider.Bindings(s.Groups); len(p.Bindings) == 0 {
-				return p, errors.New("its user's groups no longer have a role")
+				return p, errors.New("its user's groups have no role any more")
 			}
 			return p, nil
 		}
-		return p, errors.New("it began with a sign-in method that this host does not know")
+		return p, errors.New("it was begun in a way that is not known here")
 	}
 }
 
@@ -230,7 +230,7 @@ func local(next string) string {
 func (l *Login) password(w http.ResponseWriter, r *http.Request) {
 	r.Body = http.MaxBytesReader(w, r.Body, 16<<10)
 	if err := r.ParseForm(); err != nil {
-		auth.NewProblem(auth.NotSignedIn, http.StatusBadRequest, "the form is invalid").ServeHTTP(w, r)
+		auth.NewProblem(auth.NotSignedIn, http.StatusBadRequest, "the form cannot be read").ServeHTTP(w, r)
 		return
 	}
 	name, text := r.PostForm.Get("name"), r.PostForm.Get("password")
@@ -273,7 +273,7 @@ func (l *Login) check(ctx context.Context, name, text, from string) (users.User,
 	defer leave()
 	u, ok := l.Users.Set().User(name)
 	if !u.Password.Verify(text) || !ok {
-		return users.User{}, auth.NewProblem(auth.NotSignedIn, http.StatusUnauthorized, "the name or the password is wrong")
+		return users.User{}, auth.NewProblem(auth.NotSignedIn, http.StatusUnauthorized, "there is no user of this name with this password")
 	}
 	l.throttle.Succeeded(account, from)
 	return u, nil
@@ -345,8 +345,8 @@ func (l *Login) logout(w http.ResponseWriter, r *http.Request) {
 		l.Signed(r.Context(), who, operation.SignOut, ended)
 	}
 	if ended != nil {
-		l.Logger.Error("a session could not be ended on the other hosts", zap.Error(ended))
-		auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "this browser has forgotten the session, but other hosts would still accept it; see the host's log").ServeHTTP(w, r)
+		l.Logger.Error("a session is not ended on the other hosts", zap.Error(ended))
+		auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "this browser has forgotten the session, and other hosts would still take it; the host's log says why").ServeHTTP(w, r)
 		return
 	}
 	http.Redirect(w, r, Path, http.StatusSeeOther)
@@ -433,5 +433,5 @@ func asProblem(err error) *auth.Problem {
 	if errors.As(err, &p) {
 		return p
 	}
-	return auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "no user can sign in at the moment; see the host's log")
+	return auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "no one can sign in at the moment; the host's log says why")
 }

@@ -21,11 +21,11 @@ func TestPassword(t *testing.T) {
 	b := newBrowser(t, nil)
 	b.get(h.url+"/jobs?q=a%20b").expect(t, 303, "/login?next=%2Fjobs%3Fq%3Da")
 	b.do("GET", h.url+"/api/x", nil, nil).expect(t, 401, "sign in first")
-	b.signIn(h, "ann", "wrong horse battery").expect(t, 401, "the name or the password is wrong")
-	b.signIn(h, "nobody", secret).expect(t, 401, "the name or the password is wrong")
-	b.signIn(h, "locked", secret).expect(t, 401, "the name or the password is wrong")
-	b.signIn(h, "ann", "").expect(t, 401, "the name or the password is wrong")
-	b.signIn(h, "host token", secret).expect(t, 401, "the name or the password is wrong")
+	b.signIn(h, "ann", "wrong horse battery").expect(t, 401, "no user of this name with this password")
+	b.signIn(h, "nobody", secret).expect(t, 401, "no user of this name with this password")
+	b.signIn(h, "locked", secret).expect(t, 401, "no user of this name with this password")
+	b.signIn(h, "ann", "").expect(t, 401, "no user of this name with this password")
+	b.signIn(h, "host token", secret).expect(t, 401, "no user of this name with this password")
 	b.expect(h, "")
 	b.signIn(h, "ann", secret).expect(t, 303, "/jobs")
 	b.expect(h, "ann")
@@ -248,7 +248,7 @@ func TestStorm(t *testing.T) {
 	if n := strings.Count(seen, `sign in "ann" from 203`); n != 400 {
 		t.Errorf("%d of 400 attempts are reported", n)
 	}
-	if n := strings.Count(seen, "the name or the password is wrong"); n != codes[401] {
+	if n := strings.Count(seen, "no user of this name"); n != codes[401] {
 		t.Errorf("%d attempts are reported as made, and %d were made", n, codes[401])
 	}
 	if n := h.throttle.Size(); n > 1000 {
@@ -271,7 +271,7 @@ func TestCluster(t *testing.T) {
 	if len(b.Jar.Cookies(base)) == 0 { // as browsers, the jar does not tell ports apart
 		t.Fatal("the cookie is not sent to the other cluster")
 	}
-	if _, problem := b.whoami(prod); !strings.Contains(problem, `belongs to the cluster "test", but this is the cluster "prod"`) {
+	if _, problem := b.whoami(prod); !strings.Contains(problem, `one of the cluster "test", and this is the cluster "prod"`) {
 		t.Error(problem)
 	}
 	b.signIn(prod, "bob", secret).expect(t, 303, "/")
@@ -395,7 +395,7 @@ func TestChangesFromElsewhere(t *testing.T) {
 		t.Errorf("a token: %d %s", a.code, a.problem)
 	}
 	// A wrong token is not made good by a cookie.
-	b.do("GET", h.url+"/api/x", nil, map[string]string{"Authorization": "Bearer wrong"}).expect(t, 401, "the token is neither")
+	b.do("GET", h.url+"/api/x", nil, map[string]string{"Authorization": "Bearer wrong"}).expect(t, 401, "the token is not")
 	if a := b.get(h.url + "/jobs"); a.header.Get("Content-Security-Policy") == "" || a.code != http.StatusOK {
 		t.Errorf("%d, %v", a.code, a.header)
 	}

@@ -156,7 +156,7 @@ func TestOIDC(t *testing.T) {
 			q := back.Query()
 			q.Set("state", "x"+q.Get("state")[1:])
 			back.RawQuery = q.Encode()
-			b.get(back.String()).expect(t, 403, "its state differs")
+			b.get(back.String()).expect(t, 403, "its state is another one")
 			b.expect(h, "")
 		})
 		t.Run("an answer from another browser", func(t *testing.T) {
@@ -165,7 +165,7 @@ func TestOIDC(t *testing.T) {
 			back := attacker.consent(attacker.begin(h, "/"), "ann", "a")
 			victim.get(back.String()).expect(t, 403, "not begun in this browser")
 			victim.begin(h, "/")
-			victim.get(back.String()).expect(t, 403, "its state differs")
+			victim.get(back.String()).expect(t, 403, "its state is another one")
 			victim.expect(h, "")
 		})
 		t.Run("a code of another sign-in", func(t *testing.T) {
@@ -176,7 +176,7 @@ func TestOIDC(t *testing.T) {
 			q := own.Query()
 			q.Set("code", stolen)
 			own.RawQuery = q.Encode()
-			attacker.get(own.String()).expect(t, 403, "rejected the code")
+			attacker.get(own.String()).expect(t, 403, "did not take the code")
 			attacker.expect(h, "")
 		})
 		t.Run("another nonce", func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestOIDC(t *testing.T) {
 			q := to.Query()
 			q.Set("nonce", "replayed")
 			to.RawQuery = q.Encode()
-			b.get(b.consent(to, "ann", "a").String()).expect(t, 403, "is invalid")
+			b.get(b.consent(to, "ann", "a").String()).expect(t, 403, "not valid")
 			b.expect(h, "")
 			if !logged(h, "nonce is not that of this sign-in") {
 				t.Errorf("the log does not say why: %v", h.logs.All())
@@ -248,7 +248,7 @@ func TestOIDC(t *testing.T) {
 		t.Parallel()
 		h, _ := withProvider(t, program, oidcserver.Options{TokenLife: -time.Hour})
 		b := newBrowser(t, nil)
-		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 403, "is invalid")
+		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 403, "not valid")
 		b.expect(h, "")
 		if !logged(h, "token is expired") {
 			t.Errorf("the log does not say why: %v", h.logs.All())
@@ -262,7 +262,7 @@ func TestOIDC(t *testing.T) {
 		}
 		await(t, "another secret", func() bool { return h.Users.Set().Provider().ClientSecret == "wrong" })
 		b := newBrowser(t, nil)
-		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 403, "rejected the code")
+		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 403, "did not take the code")
 	})
 	t.Run("provider down, and back", func(t *testing.T) {
 		t.Parallel()
@@ -297,7 +297,7 @@ func TestOIDC(t *testing.T) {
 		b.get(b.consent(b.begin(h, "/"), "ann", "a").String()).expect(t, 303, "/")
 		problem := func() string { _, p := b.whoami(h); return p }
 		h.write(t, fmt.Sprintf("oidc: {issuer: '%s', clientId: wasmjob, groups: {etl: {viewer: '*'}}}", s.Issuer))
-		await(t, "the group", func() bool { return strings.Contains(problem(), "no longer have a role") })
+		await(t, "the group", func() bool { return strings.Contains(problem(), "no role any more") })
 		h.write(t, "users: []")
 		await(t, "the provider's end", func() bool { return h.Users.Set().Provider() == nil })
 		b.get(h.url+OIDCPath).expect(t, 404, "no OpenID Connect provider")

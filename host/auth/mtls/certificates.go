@@ -90,7 +90,7 @@ func (t *TLS) Watch(ctx context.Context, changed func()) error {
 		h, err := t.read()
 		if err != nil {
 			if err.Error() != problem {
-				t.log.Error("the admin address keeps its certificate, because the new files are invalid", zap.Error(err))
+				t.log.Error("the admin address keeps its certificate: the files are not taken", zap.Error(err))
 			}
 			problem = err.Error()
 			return
@@ -98,7 +98,7 @@ func (t *TLS) Watch(ctx context.Context, changed func()) error {
 		problem = ""
 		if !bytes.Equal(h.text, t.held.Load().text) {
 			t.held.Store(h)
-			t.log.Info("the admin address uses a new certificate", zap.String("file", t.files.Cert), zap.Time("expires", h.certificate.Leaf.NotAfter))
+			t.log.Info("the admin address has another certificate", zap.String("file", t.files.Cert), zap.Time("expires", h.certificate.Leaf.NotAfter))
 			changed()
 		}
 	})
@@ -122,7 +122,7 @@ func (t *TLS) read() (*held, error) {
 		return nil, fmt.Errorf("%s with the key %s: %w", t.files.Cert, t.files.Key, err)
 	}
 	if c.Leaf == nil {
-		return nil, errors.New(t.files.Cert + " has no readable certificate")
+		return nil, errors.New(t.files.Cert + " has no certificate that can be read")
 	}
 	now := t.now()
 	if now.After(c.Leaf.NotAfter) {
@@ -133,7 +133,7 @@ func (t *TLS) read() (*held, error) {
 	if t.files.ClientCA != "" {
 		config.ClientCAs = x509.NewCertPool()
 		if !config.ClientCAs.AppendCertsFromPEM(texts[2]) {
-			return nil, fmt.Errorf("%s has no certificate in PEM form, expected the authorities of clients", t.files.ClientCA)
+			return nil, fmt.Errorf("%s has no certificate in PEM form, expected those of the authorities of clients", t.files.ClientCA)
 		}
 		// People without one may still sign in in another way.
 		config.ClientAuth = tls.VerifyClientCertIfGiven

@@ -217,7 +217,7 @@ func TestClientCertificates(t *testing.T) {
 	}{
 		"ours":               {clients.client(ann, soon, x509.ExtKeyUsageClientAuth), "ann HTTP/2.0", true},
 		"none":               {nil, "sign in first", true},
-		"no user":            {clients.client(pkix.Name{CommonName: "bob"}, soon, x509.ExtKeyUsageClientAuth), `its subject \"CN=bob\" belongs to no user`, true},
+		"no user":            {clients.client(pkix.Name{CommonName: "bob"}, soon, x509.ExtKeyUsageClientAuth), `its subject \"CN=bob\" is no user's`, true},
 		"of another CA":      {other.client(ann, soon, x509.ExtKeyUsageClientAuth), "", false},
 		"expired":            {clients.client(ann, past, x509.ExtKeyUsageClientAuth), "", false},
 		"of a server":        {clients.client(ann, soon, x509.ExtKeyUsageServerAuth), "", false},

@@ -105,9 +105,9 @@ func (c *Client) Start(ctx context.Context, p *users.Provider, redirect string) 
 func (c *Client) Finish(ctx context.Context, p *users.Provider, pending Pending, answer url.Values) (Identity, error) {
 	switch {
 	case pending.Issuer != p.Issuer:
-		return Identity{}, refused("the provider has changed during the sign-in; begin again")
+		return Identity{}, refused("the provider was changed meanwhile; begin again")
 	case !auth.NewSecret(pending.State).Is(answer.Get("state")):
-		return Identity{}, refused("this sign-in did not begin in this browser (its state differs); begin again")
+		return Identity{}, refused("this sign-in was not begun in this browser (its state is another one); begin again")
 	case answer.Has("iss") && answer.Get("iss") != p.Issuer:
 		return Identity{}, refused("the answer comes from another provider than the one that was asked; begin again")
 	case answer.Get("error") != "":
@@ -127,13 +127,13 @@ func (c *Client) Finish(ctx context.Context, p *users.Provider, pending Pending,
 		if !errors.As(err, &no) || no.Response.StatusCode/100 == 5 {
 			return Identity{}, c.unavailable(p, err)
 		}
-		c.log.Warn("the OpenID Connect provider rejected a code", zap.String("issuer", p.Issuer), zap.String("error", no.ErrorCode), zap.String("description", words.Clip(no.ErrorDescription)))
-		return Identity{}, refused("%s rejected the code of this sign-in, which can be used only once and for a short time; begin again", p.Name)
+		c.log.Warn("the OpenID Connect provider did not take a code", zap.String("issuer", p.Issuer), zap.String("error", no.ErrorCode), zap.String("description", words.Clip(no.ErrorDescription)))
+		return Identity{}, refused("%s did not take the code of this sign-in, which may be used once and soon; begin again", p.Name)
 	}
 	claims, err := c.verified(ctx, f, p, pending, token)
 	if err != nil {
-		c.log.Warn("an answer of the OpenID Connect provider was rejected", zap.String("issuer", p.Issuer), zap.Error(err))
-		return Identity{}, refused("the provider's answer is invalid; see the host's log")
+		c.log.Warn("an answer of the OpenID Connect provider is refused", zap.String("issuer", p.Issuer), zap.Error(err))
+		return Identity{}, refused("the provider's answer is not valid; the host's log says why")
 	}
 	return identity(p, claims)
 }
@@ -143,7 +143,7 @@ func (c *Client) Finish(ctx context.Context, p *users.Provider, pending Pending,
 func (c *Client) verified(ctx context.Context, f *found, p *users.Provider, pending Pending, token *oauth2.Token) (map[string]any, error) {
 	raw, _ := token.Extra("id_token").(string)
 	if raw == "" {
-		return nil, errors.New("it has no ID token")
+		return nil, errors.New("there is no ID token in it")
 	}
 	id, err := f.provider.Verifier(&oidc.Config{ClientID: p.ClientID, Now: c.now}).Verify(ctx, raw)
 	if err != nil {
@@ -318,7 +318,7 @@ func (f *found) config(p *users.Provider, redirect string) *oauth2.Config {
 
 func (c *Client) unavailable(p *users.Provider, err error) error {
 	c.log.Warn("the OpenID Connect provider cannot be used", zap.String("issuer", p.Issuer), zap.Error(err))
-	return auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "%s cannot be reached at the moment, so that no user can sign in with it; see the host's log", p.Name)
+	return auth.NewProblem(auth.NotNow, http.StatusServiceUnavailable, "%s cannot be reached at the moment, so that no one can sign in by it; the host's log says why", p.Name)
 }
 
 func refused(format string, args ...any) error {

@@ -75,7 +75,7 @@ func (l *List) Add(ctx context.Context, user, id string, begun time.Time) error 
 	c := l.center
 	l.mu.Unlock()
 	if c == nil {
-		return errors.New("other hosts do not know of the sign-out, because this host has no session with the registry")
+		return errors.New("the sign-out is not known to other hosts: there is no session with the registry")
 	}
 	return l.write(ctx, c)
 }
@@ -84,7 +84,7 @@ func (l *List) Add(ctx context.Context, user, id string, begun time.Time) error 
 func (l *List) Run(ctx context.Context) error {
 	l.sessions.Each(ctx, func(ctx context.Context, c registry.Center) {
 		if err := l.follow(ctx, c); err != nil && ctx.Err() == nil {
-			l.log.Debug("the list of signed-out sessions could not be updated", zap.Error(err))
+			l.log.Debug("the list of sessions that were signed out cannot be kept", zap.Error(err))
 		}
 	})
 	return nil
@@ -155,5 +155,5 @@ func (l *List) write(ctx context.Context, c registry.Center) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("write %s: other hosts kept changing it", l.path)
+	return fmt.Errorf("write %s: other hosts write there all the time", l.path)
 }

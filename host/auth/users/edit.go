@@ -43,7 +43,7 @@ func Edit(path string, change func(*Document) error) error {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if _, err := Parse(path, text); err != nil {
-			return nil, fmt.Errorf("the file was not changed, because its new contents are not valid:\n%w", err)
+			return nil, fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
 		}
 		return text, nil
 	})
@@ -93,7 +93,7 @@ func (d *Document) AddUser(name string, bindings []auth.Binding, hash password.H
 		return err
 	}
 	if _, twice := d.set.User(name); twice {
-		return fmt.Errorf("user %q already exists; change the password with 'wasmjob access user passwd', and the roles with an editor", name)
+		return fmt.Errorf("there is a user %q already; 'wasmjob access user passwd' changes the password, an editor the roles", name)
 	}
 	roles, err := rolesNode(bindings)
 	if err != nil {
@@ -132,7 +132,7 @@ func (d *Document) AddToken(name string, bindings []auth.Binding, created, expir
 		return "", err
 	}
 	if slices.ContainsFunc(d.set.Tokens(), func(t Token) bool { return t.Name == name }) {
-		return "", fmt.Errorf("token %q already exists; 'wasmjob access token revoke' removes it", name)
+		return "", fmt.Errorf("there is a token %q already; 'wasmjob access token revoke' takes it out", name)
 	}
 	roles, err := rolesNode(bindings)
 	if err != nil {

@@ -15,10 +15,10 @@ const maxLife = 10 * 365 * 24 * time.Hour
 func Expiry(text string, now time.Time) (time.Time, error) {
 	at, err := times.Instant(text, now.UTC(), times.Ahead)
 	if err != nil {
-		return at, fmt.Errorf("%q is not a time of expiry; want 90d, 12h, or a day such as 2027-01-31", words.Clip(text))
+		return at, fmt.Errorf("%q is no time to expire at; want 90d, 12h, or a day such as 2027-01-31", words.Clip(text))
 	}
 	if !at.After(now) || at.Sub(now) > maxLife {
-		return at, fmt.Errorf("%s would be at %s; want a time in the future, within ten years", words.Clip(text), at.UTC().Format(time.RFC3339))
+		return at, fmt.Errorf("%s would be at %s; want a time to come, within ten years", words.Clip(text), at.UTC().Format(time.RFC3339))
 	}
 	return at, nil
 }

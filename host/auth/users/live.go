@@ -78,12 +78,12 @@ func (l *Live) look() {
 	// Only a file that is not there reads as Empty; it is not looked at a second time, for
 	// it may be there again.
 	if err == nil && set.Same(Empty()) && !l.Set().Same(Empty()) {
-		err = errors.New(l.path + " was removed, and its users stay in force; a file with \"users: []\" removes them")
+		err = errors.New(l.path + " was removed, and those in it stay users; a file with \"users: []\" has none")
 	}
 	if err != nil {
 		if text := err.Error(); text != l.Problem() {
 			l.problem.Store(&text)
-			l.log.Error("the users file is invalid; the previous one stays in force", zap.Error(err))
+			l.log.Error("the users file is not taken; the one before stays in force", zap.Error(err))
 		}
 		return
 	}
@@ -93,7 +93,7 @@ func (l *Live) look() {
 		if l.Changed != nil {
 			l.Changed(before, set)
 		}
-		l.log.Info("read the changed users file", zap.String("file", l.path), zap.Int("users", len(set.users)), zap.Int("tokens", len(set.tokens)))
+		l.log.Info("users read again", zap.String("file", l.path), zap.Int("users", len(set.users)), zap.Int("tokens", len(set.tokens)))
 	}
 }
 
@@ -126,7 +126,7 @@ func (s *tokens) Identify(r *http.Request) (auth.Principal, error) {
 		return auth.Principal{}, auth.ErrNone
 	}
 	if len(header) < len(bearer) || !strings.EqualFold(header[:len(bearer)], bearer) {
-		return auth.Principal{}, auth.Unauthenticated("this address accepts only tokens: Authorization: Bearer TOKEN")
+		return auth.Principal{}, auth.Unauthenticated("this address takes tokens: Authorization: Bearer TOKEN")
 	}
 	given := header[len(bearer):]
 	if s.host.Is(given) {
@@ -137,9 +137,9 @@ func (s *tokens) Identify(r *http.Request) (auth.Principal, error) {
 	t, ok := s.live.Set().Token(given)
 	switch {
 	case !ok:
-		return auth.Principal{}, auth.Unauthenticated("the token is neither this host's own nor in its users file: it is wrong, or was revoked")
+		return auth.Principal{}, auth.Unauthenticated("the token is not the one of this host, and none of its users file: it is wrong, or was revoked")
 	case !s.now().Before(t.Expires):
-		return auth.Principal{}, auth.Unauthenticated("the token %q expired at %s; 'wasmjob access token create' creates another one", t.Name, t.Expires.UTC().Format(time.RFC3339))
+		return auth.Principal{}, auth.Unauthenticated("the token %q has expired at %s; 'wasmjob access token create' makes another one", t.Name, t.Expires.UTC().Format(time.RFC3339))
 	}
 	return auth.Principal{Name: t.Name, Method: auth.ByToken, Bindings: t.Bindings}, nil
 }
@@ -156,7 +156,7 @@ type certificates struct {
 	origin func(*http.Request) error
 }
 
-// Identify finds the user of the certificate.
+// Identify finds the user for whom the certificate stands.
 func (s *certificates) Identify(r *http.Request) (auth.Principal, error) {
 	if r.TLS == nil || len(r.TLS.VerifiedChains) == 0 {
 		return auth.Principal{}, auth.ErrNone
@@ -164,7 +164,7 @@ func (s *certificates) Identify(r *http.Request) (auth.Principal, error) {
 	subject := Subject(r.TLS.VerifiedChains[0][0])
 	u, ok := s.live.Set().Subject(subject)
 	if !ok {
-		return auth.Principal{}, auth.Unauthenticated("the certificate is valid, but its subject %q belongs to no user; add it to a user's certificates in the users file", subject)
+		return auth.Principal{}, auth.Unauthenticated("the certificate is valid, and its subject %q is no user's; add it to a user's certificates in the users file", subject)
 	}
 	if err := s.origin(r); err != nil {
 		return auth.Principal{}, err

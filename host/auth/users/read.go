@@ -47,14 +47,14 @@ func read(name string, check owners) (*Set, error) {
 		return nil, fields.Problems{{File: name, Message: err.Error()}}
 	}
 	if mode := info.Mode().Perm(); mode&0o022 != 0 {
-		return nil, fields.Problems{{File: name, Message: fmt.Sprintf("other users can write to it (mode %04o, expected 0600) and could make themselves users", mode)}}
+		return nil, fields.Problems{{File: name, Message: fmt.Sprintf("its mode is %04o, so that others can write to it and make themselves users, expected 0600", mode)}}
 	}
 	if err := check(name, info); err != nil {
 		return nil, err
 	}
 	s, err := parse(name, data, secretOf(check))
 	if err == nil && info.Mode().Perm()&0o004 != 0 {
-		s.warnings = append(s.warnings, fmt.Sprintf("all users of this machine can read %s (mode %04o, expected 0600), which has the hashes of passwords", name, info.Mode().Perm()))
+		s.warnings = append(s.warnings, fmt.Sprintf("%s can be read by everybody on this machine (mode %04o, expected 0600): the hashes of passwords are in it", name, info.Mode().Perm()))
 	}
 	return s, err
 }
@@ -64,7 +64,7 @@ func Parse(name string, data []byte) (*Set, error) {
 	return parse(name, data, secretOf(anybody))
 }
 
-// owners checks the owner and mode of a file; the error says what is wrong.
+// owners says what is wrong with the owner of a file.
 type owners func(name string, info fs.FileInfo) error
 
 // anybody is for commands: root may look at the files of a host that another user runs.
@@ -82,7 +82,7 @@ func secretOf(check owners) func(name string) ([]byte, error) {
 			return nil, err
 		}
 		if info.Mode().Perm()&0o007 != 0 {
-			return nil, fmt.Errorf("all users of this machine can read it (mode %04o), expected 0600", info.Mode().Perm())
+			return nil, fmt.Errorf("can be used by everybody on this machine (mode %04o), expected 0600", info.Mode().Perm())
 		}
 		return data, check(name, info)
 	}
@@ -148,7 +148,7 @@ func (r *reader) user(n *yaml.Node) {
 		return
 	}
 	if _, twice := r.out.users[name]; twice {
-		r.Problem(f["name"], "users.name", "found the user %q twice", name)
+		r.Problem(f["name"], "users.name", "there is a user %q already", name)
 		return
 	}
 	u := User{Name: name, Bindings: r.roles(n, f["roles"], "users.roles")}
@@ -160,7 +160,7 @@ func (r *reader) user(n *yaml.Node) {
 	}
 	r.Texts(f["certificates"], "users.certificates", func(n *yaml.Node, subject string) {
 		if owner, twice := r.out.subjects[subject]; twice {
-			r.Problem(n, "users.certificates", "the subject %q already belongs to the user %q", words.Clip(subject), owner)
+			r.Problem(n, "users.certificates", "the subject %q is the user %q's already", words.Clip(subject), owner)
 			return
 		}
 		if subject == "" {
@@ -208,7 +208,7 @@ func (r *reader) token(n *yaml.Node) {
 		return
 	}
 	if r.tokenNames[name] {
-		r.Problem(f["name"], "tokens.name", "found the token %q twice", name)
+		r.Problem(f["name"], "tokens.name", "there is a token %q already", name)
 		return
 	}
 	r.tokenNames[name] = true
@@ -229,7 +229,7 @@ func (r *reader) token(n *yaml.Node) {
 	text, _ := r.Text(f["sha256"], "tokens.sha256")
 	sum, err := hex.DecodeString(text)
 	if err != nil || len(sum) != len(t.sum) {
-		r.Problem(f["sha256"], "tokens.sha256", "found no SHA-256 sum, expected %d hexadecimal digits", 2*len(t.sum))
+		r.Problem(f["sha256"], "tokens.sha256", "found no sum, expected %d digits of a hexadecimal number", 2*len(t.sum))
 		return
 	}
 	t.sum = [sha256.Size]byte(sum)

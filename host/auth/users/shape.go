@@ -14,7 +14,7 @@ func Schema() []byte {
 }
 
 var fileFields = schema.Object{
-	{Name: "users", Help: "The users; \"users: []\" has none", Is: schema.List(userFields.Shape())},
+	{Name: "users", Help: "People; \"users: []\" has none", Is: schema.List(userFields.Shape())},
 	{Name: "tokens", Help: "Tokens of programs: 'wasmjob access token create' writes them", Is: schema.List(tokenFields.Shape())},
 	{Name: "oidc", Help: "The OpenID Connect provider by which people sign in", Is: providerFields.Shape()},
 }
@@ -28,11 +28,11 @@ var userFields = schema.Object{
 
 var tokenFields = schema.Object{
 	{Name: "name", Help: "At most 64 letters, digits and . _ @ + -", Required: true, Is: schema.Text()},
-	{Name: "id", Help: "The public part of the token", Required: true, Is: schema.Text()},
-	{Name: "sha256", Help: "The SHA-256 sum of its secret part", Required: true, Is: schema.Text()},
+	{Name: "id", Help: "The part of the token that is no secret", Required: true, Is: schema.Text()},
+	{Name: "sha256", Help: "The sum of its secret part", Required: true, Is: schema.Text()},
 	{Name: "roles", Help: "Roles, each with the jobs that it is for, such as {viewer: \"*\"}", Required: true, Is: roles()},
-	{Name: "created", Help: "When the token was created", Is: schema.Instant()},
-	{Name: "expires", Help: "When the token expires", Required: true, Is: schema.Instant()},
+	{Name: "created", Help: "When it was made", Is: schema.Instant()},
+	{Name: "expires", Help: "Until when it is good", Required: true, Is: schema.Instant()},
 }
 
 var providerFields = schema.Object{

@@ -124,7 +124,7 @@ func TestMistakes(t *testing.T) {
 		"users: [{name: ann}]":     "u.yaml:1:9: users.roles: is missing, expected roles",
 		"users: [{name: 'a b', roles: {viewer: '*'}}]":                                                                      `users.name: found the name "a b", expected at most 64`,
 		"users: [{name: -a, roles: {viewer: '*'}}]":                                                                         "a letter or digit first",
-		"users:\n- {name: ann, roles: {viewer: '*'}}\n- {name: ann, roles: {viewer: '*'}}":                                  `u.yaml:3:10: users.name: found the user "ann" twice`,
+		"users:\n- {name: ann, roles: {viewer: '*'}}\n- {name: ann, roles: {viewer: '*'}}":                                  `u.yaml:3:10: users.name: there is a user "ann" already`,
 		"users: [{name: ann, roles: {operater: '*'}}]":                                                                      `users.roles: found the role "operater", expected one of viewer, operator, author, admin; did you mean "operator"?`,
 		"users: [{name: ann, roles: {operator: 'a/b'}}]":                                                                    `users.roles.operator: found "a/b", expected one job's name or one pattern`,
 		"users: [{name: ann, roles: {operator: '['}}]":                                                                      "one pattern",
@@ -133,10 +133,10 @@ func TestMistakes(t *testing.T) {
 		"users: [{name: ann, roles: {viewer: '*'}, password: hunter2}]":                                                     "users.password: found no hash",
 		"users: [{name: ann, roles: {viewer: '*'}, pasword: x}]":                                                            `unknown field "pasword"; did you mean "password"?`,
 		"users: [{name: ann, roles: {viewer: '*'}, certificates: ['']}]":                                                    "found an empty subject",
-		"users: [{name: a, roles: {viewer: '*'}, certificates: CN=x}, {name: b, roles: {viewer: '*'}, certificates: CN=x}]": `the subject "CN=x" already belongs to the user "a"`,
+		"users: [{name: a, roles: {viewer: '*'}, certificates: CN=x}, {name: b, roles: {viewer: '*'}, certificates: CN=x}]": `the subject "CN=x" is the user "a"'s already`,
 		"tokens: [{name: ci, roles: {viewer: '*'}}]":                                                                        "tokens.id: is missing",
 		"tokens: [{name: ci, id: short, sha256: " + someSum + ", roles: {viewer: '*'}, expires: 2027-01-01}]":               `tokens.id: found "short"`,
-		"tokens: [{name: ci, id: ABCDEFGH, sha256: abc, roles: {viewer: '*'}, expires: 2027-01-01}]":                        "tokens.sha256: found no SHA-256 sum",
+		"tokens: [{name: ci, id: ABCDEFGH, sha256: abc, roles: {viewer: '*'}, expires: 2027-01-01}]":                        "tokens.sha256: found no sum",
 		"tokens: [{name: ci, id: ABCDEFGH, sha256: " + someSum + ", roles: {viewer: '*'}, expires: soon}]":                  `tokens.expires: found "soon", expected an instant`,
 		"tokens: [{name: ci, id: ABCDEFGH, sha256: " + someSum + ", roles: {viewer: '*'}}]":                                 "tokens.expires: is missing",
 		"tokens: [{name: a, id: ABCDEFGH, sha256: " + someSum + ", roles: {viewer: '*'}, expires: 2027-01-01}, {name: b, id: ABCDEFGH, sha256: " + someSum + ", roles: {viewer: '*'}, expires: 2027-01-01}]": "that no other token has",
@@ -176,7 +176,7 @@ func TestRead(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	text := "users: [{name: ann, roles: {viewer: '*'}}]"
-	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "", 0o644: "warning", 0o660: "other users can write to it", 0o666: "other users can write to it"} {
+	for mode, want := range map[os.FileMode]string{0o600: "", 0o640: "", 0o644: "warning", 0o660: "others can write to it", 0o666: "others can write to it"} {
 		if err := errors.Join(os.WriteFile(name, []byte(text), 0o600), os.Chmod(name, mode)); err != nil {
 			t.Fatal(err)
 		}
@@ -207,7 +207,7 @@ func TestRead(t *testing.T) {
 	if err := errors.Join(os.WriteFile(secret, []byte("hush"), 0o644), os.Chmod(secret, 0o644)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Parse(name, []byte(oidc)); err == nil || !strings.Contains(err.Error(), "all users of this machine") {
+	if _, err := Parse(name, []byte(oidc)); err == nil || !strings.Contains(err.Error(), "everybody on this machine") {
 		t.Errorf("a secret that everybody reads: %v", err)
 	}
 	if err := os.Chmod(secret, 0o600); err != nil {
@@ -427,7 +427,7 @@ func TestTokens(t *testing.T) {
 		}
 	}
 	now = expires
-	if _, err := ask("Bearer " + token); err == nil || !strings.Contains(err.Error(), `the token "ci" expired at 2027-01-01T00:00:00Z`) {
+	if _, err := ask("Bearer " + token); err == nil || !strings.Contains(err.Error(), `the token "ci" has expired at 2027-01-01T00:00:00Z`) {
 		t.Errorf("expired: %v", err)
 	}
 	if _, err := ask("Bearer " + token + "x"); err == nil || strings.Contains(err.Error(), "expired") {
@@ -504,7 +504,7 @@ func TestWatch(t *testing.T) {
 	await("the file that came back", func() bool { return live.Problem() == "" })
 	edit(t, name, func(d *Document) error { return d.RevokeToken("ci") })
 	await("the revocation", func() bool { return !has() })
-	if n := logs.FilterMessageSnippet("stays in force").Len(); n < 4 {
+	if n := logs.FilterMessageSnippet("is not taken").Len(); n < 4 {
 		t.Errorf("%d lines about mistakes", n)
 	}
 }

@@ -21,10 +21,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// boardOf returns the alerts and silences in the registry.
+// boardOf is where alerts and silences stand in the registry itself.
 func boardOf(o *command.Opened) *store.Board { return store.Of(o.Center, o.Namespace) }
 
-// alerts reads the alerts and silences from the registry.
+// alerts are those that stand in the registry.
 func alerts(ctx context.Context, r *command.Reached) (list service.Alerts, err error) {
 	if r.Client != nil {
 		err = r.Client.Get(ctx, "/v1/alerts", &list)
@@ -37,7 +37,7 @@ func alerts(ctx context.Context, r *command.Reached) (list service.Alerts, err e
 func listCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
-		Use: "list [flags]", Short: "Show alerts, who was notified of them, and silences", Args: command.Exactly(),
+		Use: "list [flags]", Short: "Show alerts, who got messages about them, and silences", Args: command.Exactly(),
 		Example: "  wasmjob alert list\n  wasmjob alert list --zk zk1:2181 --namespace prod --json",
 	}
 	how.Add(cmd, "them")
@@ -63,18 +63,18 @@ func silenceCommand(p *command.Program) *cobra.Command {
 	var rules, conditions []string
 	cmd := &cobra.Command{
 		Use:   "silence JOB --for DURATION [flags]",
-		Short: "Send no messages about a job's alerts for a while",
-		Long: `Send no messages about the alerts of a job, of all jobs whose names match a pattern,
-or with '*' of all jobs and hosts, until the silence ends. Alerts that are still active
-then are sent then. A name that no job has is rejected; a pattern is not.
-'wasmjob alert unsilence' ends a silence early.`,
+		Short: "Keep messages about a job's alerts from being sent for a while",
+		Long: `Keep messages about alerts from being sent until the silence ends: of a job, of jobs
+whose names match a pattern, or of all jobs and hosts with '*'. Alerts that still go on
+when it ends are sent then. A name that no job has is refused. 'wasmjob alert unsilence'
+ends it before its time.`,
 		Example: "  wasmjob alert silence report --for 2h --reason 'the source is down until 5'\n  wasmjob alert silence 'etl-*' --for 7d --rule startWithin --reason 'moves to another zone'\n  wasmjob alert silence '*' --label team=billing --for 1h",
 		Args:    command.Exactly("the job's name, or a pattern,"),
 	}
-	cmd.Flags().StringVar(&span, "for", "", "how long the silence lasts, a `DURATION` from 1m to 90d: 2h, 7d")
-	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why; 'wasmjob alert list' shows it")
-	cmd.Flags().StringSliceVar(&rules, "rule", nil, "silence only alerts of this `RULE`, such as startWithin; may be repeated")
-	cmd.Flags().StringArrayVar(&conditions, "label", nil, "silence only jobs with these labels: `CONDITIONS` such as "+labels.Example)
+	cmd.Flags().StringVar(&span, "for", "", "how long, a `DURATION` from 1m to 90d: 2h, 7d")
+	cmd.Flags().StringVar(&reason, "reason", "", "`TEXT` that says why, for those who look at the silences")
+	cmd.Flags().StringSliceVar(&rules, "rule", nil, "only this `RULE`, such as startWithin; may be repeated")
+	cmd.Flags().StringArrayVar(&conditions, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example)
 	t := p.AddTarget(cmd)
 	t.Writes = true
 	return p.On(t, cmd, func(ctx context.Context, r *command.Reached, args []string) error {
@@ -108,9 +108,9 @@ then are sent then. A name that no job has is rejected; a pattern is not.
 		covered := func(job string) bool { return ofAny.Covers(&alert.Alert{Job: job}, now) }
 		if err == nil && s.Jobs != "*" && !slices.ContainsFunc(names, covered) {
 			if !strings.ContainsAny(s.Jobs, `*?[\`) {
-				return fmt.Errorf("there is no job %q%s (a pattern such as %s is accepted without a matching job)", words.Clip(s.Jobs), words.Suggest(s.Jobs, names), words.Argument(words.Clip(s.Jobs)+"*"))
+				return fmt.Errorf("there is no job %q%s (a pattern such as %s is taken whether a job has such a name or not)", words.Clip(s.Jobs), words.Suggest(s.Jobs, names), words.Argument(words.Clip(s.Jobs)+"*"))
 			}
-			note = "; no job matches it now"
+			note = "; no job has such a name now"
 		}
 		if r.Client == nil {
 			s, err = boardOf(r.Registry).Silence(ctx, s)
@@ -136,7 +136,7 @@ func unsilenceCommand(p *command.Program) *cobra.Command {
 	p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) (err error) {
 		switch {
 		case !alert.IsID(args[0]):
-			return command.Usagef("%q is not the id of a silence; 'wasmjob alert list' shows their ids", words.Clip(args[0]))
+			return command.Usagef("%q is not the id of a silence; 'wasmjob alert list' shows it", words.Clip(args[0]))
 		case r.Client == nil:
 			err = boardOf(r.Registry).Unsilence(ctx, args[0])
 		default:

@@ -1,5 +1,5 @@
-// Package alerts has the command alert: test and export, which need only the alerts file and no host, and the commands
-// that show and silence alerts.
+// Package alerts has the command alert: test and export, which need the file of alerts and
+// no host, and what looks at alerts and silences them.
 package alerts
 
 import (
@@ -16,32 +16,32 @@ import (
 	"github.com/wasmjob/wasmjob/host/alert/notify"
 )
 
-// files has the commands that need only the alerts file.
+// files are the commands that need the file of alerts alone.
 type files struct {
 	*command.Program
 	file string // unless the flag --alerts names one; empty: none
 }
 
-// Commands returns the command alert with its subcommands. file is the alerts file if the flag --alerts names none; it
-// may be empty.
+// Commands is the command alert, with those below it. file is the file of alerts unless the
+// flag --alerts names one; empty: none.
 func Commands(p *command.Program, file string) *cobra.Command {
 	f := &files{p, file}
-	return command.Group("alert", "Show and silence alerts, and test their receivers", `Show the alerts of jobs and hosts, silence them for a while, send a test message, and
-write the rules as Prometheus rules. The file of 'wasmjob run --alerts' defines rules,
-routes and receivers; docs/alerts.md describes its format.`,
+	return command.Group("alert", "Show alerts, silence them, and try who gets them", `Show what is wrong with jobs and hosts, keep messages about it from being sent for
+a while, send a test message, and make Prometheus rules of the rules. Rules, routes and
+receivers stand in the file of 'wasmjob run --alerts'; docs/alerts.md has its form.`,
 		"  wasmjob alert list\n  wasmjob alert silence 'etl-*' --for 2h --reason 'the database is moved'\n  wasmjob alert test --alerts alerts.yaml",
 		f.test(), f.export(), listCommand(p), silenceCommand(p), unsilenceCommand(p))
 }
 
 // flag adds --alerts.
 func (f *files) flag(cmd *cobra.Command) *string {
-	return cmd.Flags().String("alerts", f.file, "`FILE` with rules, routes and receivers, the same as for 'wasmjob run --alerts'")
+	return cmd.Flags().String("alerts", f.file, "`FILE` with rules, routes and receivers, that of 'wasmjob run --alerts'")
 }
 
-// read reads the file. A mistake in the file is a usage error.
+// read reads the file. A mistake in it is one of usage.
 func (f *files) read(path string) (*alert.File, error) {
 	if path == "" {
-		return nil, command.Usage(fmt.Errorf("--alerts is missing: name the file with rules, routes and receivers"))
+		return nil, command.Usage(fmt.Errorf("--alerts is missing, the file with rules, routes and receivers"))
 	}
 	rules, err := alert.Read(path)
 	if err != nil {
@@ -56,10 +56,9 @@ func (f *files) test() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test [flags]",
 		Short: "Send a test message to the receivers of all routes, or of one",
-		Long: `Send a message that is marked as a test to each receiver of each route of the file, or
-only of the route of --route, and show which receivers accepted it. The exit code is 1
-if a receiver did not. The command reads secrets as a host does: run it as the host's
-user.`,
+		Long: `Send a message that says that it is a test to each receiver of each route of the
+file, or of the route that --route names, and show who took it. The exit code is 1
+if one did not. Secrets are read as a host reads them: run it as the host's user.`,
 		Example: "  wasmjob alert test --alerts alerts.yaml\n  wasmjob alert test --route nights --alerts alerts.yaml",
 		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -75,7 +74,7 @@ user.`,
 		},
 	}
 	file = f.flag(cmd)
-	cmd.Flags().StringVar(&route, "route", "", "test only the route with this `NAME`")
+	cmd.Flags().StringVar(&route, "route", "", "only the route with this `NAME`")
 	return cmd
 }
 
@@ -103,9 +102,9 @@ func (f *files) export() *cobra.Command {
 	var file *string
 	cmd := &cobra.Command{
 		Use:   "export [flags]",
-		Short: "Write the rules of the file as Prometheus rules",
-		Long: `Write the rules of the file as a Prometheus rule file, over the metrics of the hosts.
-Some Prometheus rules only approximate what hosts judge: docs/alerts.md says which.`,
+		Short: "Make Prometheus rules of the rules of the file",
+		Long: `Write the rules of the file as a rule file of Prometheus, over the metrics of the
+hosts. Some of them are only near to what hosts do: docs/alerts.md says which.`,
 		Example: "  wasmjob alert export --alerts alerts.yaml > wasmjob-alerts.rules.yaml",
 		Args:    command.Exactly(),
 		RunE: func(*cobra.Command, []string) error {

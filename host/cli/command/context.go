@@ -11,8 +11,9 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/server"
 )
 
-// settle applies a context: the named one, else the one in use, unless the command line or the environment names the
-// cluster. Flags override the context. A token flag is sent to the context's address only if the context was named, too.
+// settle takes over what a context has: the one that was named, else the one in use,
+// unless the command line or the environment says where the cluster is. What a flag says
+// stays: a token goes to another address than the context's only if both are named.
 func (t *Target) settle() error {
 	if t.settled || t.getenv == nil {
 		return nil
@@ -25,7 +26,7 @@ func (t *Target) settle() error {
 	path := contexts.Path(t.getenv)
 	if path == "" {
 		if named {
-			return Usagef("--context: cannot find the file with contexts; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
+			return Usagef("--context: no file with contexts is known; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
 		}
 		return nil
 	}
@@ -53,13 +54,13 @@ func (t *Target) settle() error {
 	return nil
 }
 
-// take applies a context; named says that the command line names it.
+// take takes a context over; named: by the command line.
 func (t *Target) take(c contexts.Context, named bool) error {
 	if c.Registry != "" {
 		return t.takeRegistry(c)
 	}
 	if given := t.registryFlag(); given != "" {
-		return fmt.Errorf("it names a host, and --%s names the registry; give one of the two", given)
+		return fmt.Errorf("it names a host, --%s the registry itself; leave one of them out", given)
 	}
 	if _, err := server.ParseAddress(c.Admin); err != nil {
 		return fmt.Errorf("admin: %w", err)
@@ -77,10 +78,10 @@ func (t *Target) take(c contexts.Context, named bool) error {
 	return nil
 }
 
-// takeRegistry sets the registry flags from the context.
+// takeRegistry has the flags say what the context says of the registry.
 func (t *Target) takeRegistry(c contexts.Context) error {
 	if t.flags.Lookup("registry") == nil {
-		return errors.New("it names a registry, but this command needs a host; name a host with --admin, or choose another context")
+		return errors.New("it names a registry, and this command asks a host; name one with --admin, or another context")
 	}
 	if !t.flags.Changed("registry") && !t.flags.Changed("zk") {
 		if err := t.flags.Set("registry", c.Registry); err != nil {

@@ -27,7 +27,8 @@ import (
 // watchInterval is how often status --watch asks.
 const watchInterval = time.Second
 
-// Operator is the set of operations on jobs that commands use: a host's admin address provides it, or the registry.
+// Operator is what commands do to jobs: a running host's admin address, or the
+// registry itself.
 type Operator interface {
 	Jobs(ctx context.Context) ([]admin.Brief, error)
 	Shards(ctx context.Context, job string) (*admin.Shards, error)
@@ -48,15 +49,15 @@ type Operator interface {
 	EditConfig(ctx context.Context, job string, e admin.Edit) (*admin.Edited, error)
 }
 
-// Target has the flags that name the host or the registry of a command.
+// Target are the flags that say who is meant.
 type Target struct {
 	address, tokenFile, ca string
 	Reason                 string // of a change
 	One                    bool   // only one host is meant, no other of its cluster
 	Writes                 bool   // the command changes something
 	flags                  *pflag.FlagSet
-	// context is the name of the given context. settled says that it has been applied. from says from which context the
-	// address comes; empty without one.
+	// context is the name of one that was given; settled: what it has is taken over. from says
+	// which context the address comes from; empty: from none.
 	context string
 	settled bool
 	from    string
@@ -66,10 +67,10 @@ type Target struct {
 // AddHost adds the flags that name a host.
 func (p *Program) AddHost(cmd *cobra.Command) *Target {
 	t := &Target{flags: cmd.Flags(), getenv: p.Getenv}
-	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of a host of the cluster (default: the host that runs on this machine, or one of several if they are of one cluster)")
-	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the token that the host on this machine leaves for commands)")
-	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities that signed the host's certificate, or system; implies TLS (default: what the host on this machine leaves for commands)")
-	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of the context whose cluster is asked (default: the context in use, see 'wasmjob context')")
+	cmd.Flags().StringVar(&t.address, "admin", p.Getenv(EnvPrefix+"ADMIN"), "`ADDRESS` of the host (default: the one that runs here, or one of several that are of one cluster)")
+	cmd.Flags().StringVar(&t.tokenFile, "token-file", p.Getenv(EnvPrefix+"ADMIN_TOKEN_FILE"), "`FILE` with a token (default: the host's own, from the note that it left)")
+	cmd.Flags().StringVar(&t.ca, "ca", "", "`FILE` with the authorities of the host's certificate, or system; the address has TLS then (default: as the host's note says)")
+	cmd.Flags().StringVar(&t.context, "context", "", "`NAME` of a context that says where the cluster is (default: the one in use, see 'wasmjob context')")
 	Connects(cmd.Flags(), "admin", "token-file", "ca", "context")
 	_ = cmd.RegisterFlagCompletionFunc("context", p.ContextNames)
 	return t
@@ -80,7 +81,7 @@ func (p *Program) AddTarget(cmd *cobra.Command) *Target {
 	t := p.AddHost(cmd)
 	p.RegistryFlags(cmd.Flags())
 	for _, name := range []string{ConfigFlag, "registry", "zk"} {
-		cmd.Flags().Lookup(name).Usage += "; the command then asks ZooKeeper directly and needs no host"
+		cmd.Flags().Lookup(name).Usage += "; asks ZooKeeper itself, no host needs to run"
 	}
 	return t
 }
@@ -93,7 +94,8 @@ func (p *Program) AddChange(cmd *cobra.Command) *Target {
 	return t
 }
 
-// Direct reports whether the command asks the registry directly, because a registry flag was given.
+// Direct reports whether the registry itself is meant: --registry was given, or
+// another flag of the registry.
 func (t *Target) Direct() (bool, error) {
 	if err := t.settle(); err != nil {
 		return false, err
@@ -104,13 +106,13 @@ func (t *Target) Direct() (bool, error) {
 	}
 	for _, name := range []string{"admin", "token-file", "ca"} {
 		if t.flags.Changed(name) {
-			return false, Usagef("--%s asks a host, and --%s asks the registry; give one of the two", name, given)
+			return false, Usagef("--%s asks a host, --%s the registry itself; leave one of them out", name, given)
 		}
 	}
 	return true, nil
 }
 
-// registryFlag returns a registry flag that was given; empty without one.
+// registryFlag is a flag of the registry that was given, empty if there is none.
 func (t *Target) registryFlag() string {
 	for _, name := range []string{"zk", "registry", ConfigFlag, "namespace"} {
 		if t.flags.Changed(name) {
@@ -123,13 +125,13 @@ func (t *Target) registryFlag() string {
 // Reached is the host or the registry that a command talks to.
 type Reached struct {
 	Operator
-	// Client is the host; nil if the command asks the registry.
+	// Client is the host; nil for the registry itself.
 	Client *client.Client
-	// Registry is the registry; nil if the command asks a host.
+	// Registry is that; nil for a host.
 	Registry *Opened
 }
 
-// Until returns operations whose effect ends by itself: what they disable is enabled at that time.
+// Until are the operations for what is to end by itself: what they disable is enabled at that time.
 func (r *Reached) Until(at time.Time) Operator {
 	switch o := r.Operator.(type) {
 	case *client.Client:
@@ -140,7 +142,7 @@ func (r *Reached) Until(at time.Time) Operator {
 	return r.Operator
 }
 
-// close ends what Reach began; the command's own error takes precedence.
+// close ends what reach began; the command's own error counts first.
 func (r *Reached) close(err error) error {
 	if r.Registry == nil {
 		return err
@@ -154,13 +156,13 @@ func (p *Program) Find(ctx context.Context, t *Target) (*client.Client, error) {
 		return nil, err
 	}
 	if t.address == "off" {
-		return nil, Usagef("--admin off is a setting of the host, not an address; expected HOST:PORT")
+		return nil, Usagef("--admin off is a setting of the host, and nothing to ask")
 	}
 	c, err := client.Find(ctx, client.Where{Address: t.address, TokenFile: t.tokenFile, CA: t.ca, Dirs: client.NoteDirs(p.Getenv), One: t.One})
 	return c, t.unreachable(err)
 }
 
-// unreachable adds to the error that no host answers where its address came from, and what the user can do.
+// unreachable adds to the error that no host answers where the address comes from, and what to do.
 func (t *Target) unreachable(err error) error {
 	if !errors.Is(err, client.ErrNoHost) {
 		return err
@@ -168,7 +170,7 @@ func (t *Target) unreachable(err error) error {
 	if t.from != "" {
 		err = fmt.Errorf("%s: %w", t.from, err)
 	}
-	return fmt.Errorf("%w\nStart a host with 'wasmjob run', name its address with --admin ADDRESS, or ask ZooKeeper directly with --zk SERVERS", err)
+	return fmt.Errorf("%w\nStart one with 'wasmjob run', say where it is with --admin ADDRESS, or ask ZooKeeper itself with --zk SERVERS", err)
 }
 
 // Reach finds the host, or connects to the registry.
@@ -192,7 +194,7 @@ func (p *Program) Reach(ctx context.Context, t *Target) (*Reached, error) {
 	return &Reached{Operator: c, Client: c}, nil
 }
 
-// With calls do with the target that the flags name.
+// With does something with the target that the flags name.
 func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Context, r *Reached) error) error {
 	r, err := p.Reach(cmd.Context(), t)
 	if err != nil {
@@ -205,8 +207,8 @@ func (p *Program) With(cmd *cobra.Command, t *Target, do func(ctx context.Contex
 	return r.close(t.unreachable(err))
 }
 
-// OnTarget completes a command about one job, or about all: it adds the flags of the target, and completion of the job's
-// name.
+// OnTarget finishes a command about a job, or about all: it adds the flags that say
+// who is meant, and completes the job's name.
 func (p *Program) OnTarget(cmd *cobra.Command, run func(ctx context.Context, r *Reached, args []string) error) *cobra.Command {
 	return p.On(p.AddTarget(cmd), cmd, run)
 }
@@ -216,7 +218,7 @@ func (p *Program) OnChange(cmd *cobra.Command, run func(ctx context.Context, r *
 	return p.On(p.AddChange(cmd), cmd, run)
 }
 
-// On is OnTarget with a target whose flags were added before.
+// On is OnTarget with flags that were added before.
 func (p *Program) On(t *Target, cmd *cobra.Command, run func(ctx context.Context, r *Reached, args []string) error) *cobra.Command {
 	cmd.ValidArgsFunction = p.JobNames(t)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -232,7 +234,8 @@ const (
 	OutputYAML  = "yaml"
 )
 
-// Shown has the flags of a command's output: its form, and whether it is repeated.
+// Shown are the flags of a command that shows something: in which form, and whether
+// again and again.
 type Shown struct {
 	Output string
 	Watch  bool
@@ -240,10 +243,10 @@ type Shown struct {
 
 func (s *Shown) Add(cmd *cobra.Command, what string) {
 	s.AddOutput(cmd, what)
-	cmd.Flags().BoolVar(&s.Watch, "watch", false, "refresh "+what+" every second until Ctrl-C")
+	cmd.Flags().BoolVar(&s.Watch, "watch", false, "show "+what+" again each second, until Ctrl-C")
 }
 
-// form is the form of output as a flag: it rejects other forms than those of the command before the command runs.
+// form is a form of output as a flag: another one than those of the command is refused before the command does anything.
 type form struct {
 	into  *string
 	forms []string
@@ -265,13 +268,13 @@ func (f *form) Set(text string) error {
 	return nil
 }
 
-// names lists the forms for a sentence.
+// names are the forms in a sentence.
 func (f *form) names() string {
 	last := len(f.forms) - 1
 	return strings.Join(f.forms[:last], ", ") + " or " + f.forms[last]
 }
 
-// AddOutput adds only the flag for the form. more are further forms of this command.
+// AddOutput adds the form alone. more are forms that the command has besides those of all commands.
 func (s *Shown) AddOutput(cmd *cobra.Command, what string, more ...string) {
 	s.Output = OutputTable
 	f := &form{&s.Output, append([]string{OutputTable, OutputJSON, OutputYAML}, more...)}
@@ -282,7 +285,7 @@ func (s *Shown) AddOutput(cmd *cobra.Command, what string, more ...string) {
 	})
 }
 
-// Show prints what look returns, as a value for JSON and YAML, or as text; with --watch repeatedly.
+// Show shows what look returns, as a value for JSON and YAML and as text.
 func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text string, err error)) error {
 	once := func() error {
 		v, text, err := look()
@@ -300,8 +303,8 @@ func (p *Program) Show(ctx context.Context, s *Shown, look func() (v any, text s
 	return p.repeat(ctx, once)
 }
 
-// Print prints a value once, as JSON, YAML or text. A list becomes an object with the field records, like a page of the
-// API; a command that was called by its former name prints the bare list.
+// Print shows a value once, as JSON or YAML or as its text. A list is an object with the field records, as the API's
+// pages are; a command that was called by its former name prints it bare.
 func (p *Program) Print(s *Shown, v any, text string) error {
 	switch s.Output {
 	case OutputJSON:
@@ -313,7 +316,8 @@ func (p *Program) Print(s *Shown, v any, text string) error {
 	return err
 }
 
-// PrintNext prints one of several values: as a line of JSON, as a document of YAML, or as text.
+// PrintNext shows one of the values that come one after another: as a line of JSON, as a document of
+// YAML, or as its text.
 func (p *Program) PrintNext(s *Shown, v any, text string) error {
 	if s.Output == OutputJSON {
 		return json.NewEncoder(p.Out).Encode(v)
@@ -327,7 +331,7 @@ func (p *Program) PrintNext(s *Shown, v any, text string) error {
 	return p.printYAML(v)
 }
 
-// listed returns a value as programs read it: a list inside an object, and no list null.
+// listed is a value as programs read it: a list has its place in an object, and none is null.
 func (p *Program) listed(v any) any {
 	of := withoutNil(reflect.ValueOf(v))
 	if !of.IsValid() {
@@ -346,8 +350,8 @@ func isList(v reflect.Value) bool {
 	return v.Kind() == reflect.Slice && v.Type().Elem().Kind() != reflect.Uint8 && !v.Type().Implements(reflect.TypeFor[json.Marshaler]())
 }
 
-// withoutNil returns a copy of a value in which each nil list is an empty one. It does not change values that encode
-// themselves as JSON.
+// withoutNil is a copy of a value in which each list that is nil is an empty one. What writes itself as JSON is left
+// alone.
 func withoutNil(v reflect.Value) reflect.Value {
 	if !v.IsValid() || v.Type().Implements(reflect.TypeFor[json.Marshaler]()) {
 		return v
@@ -405,7 +409,7 @@ func (p *Program) printYAML(v any) error {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
 	var node yaml.Node
-	// JSON is YAML, except for some characters that JSON need not escape.
+	// JSON is YAML, but for some characters that may stand in it as they are.
 	if err := yaml.Unmarshal(escapedYAML(b), &node); err != nil {
 		return fmt.Errorf("show it as YAML: %w", err)
 	}
@@ -417,8 +421,8 @@ func (p *Program) printYAML(v any) error {
 	return err
 }
 
-// escapedYAML writes characters that a terminal might not print as they are as YAML escapes; block has put them between
-// double quotes.
+// escapedYAML writes characters that a terminal would not just show as YAML escapes them between double quotes,
+// where block has put them.
 func escapedYAML(b []byte) []byte {
 	if !bytes.ContainsFunc(b, func(r rune) bool { return !words.Harmless(r) }) {
 		return b
@@ -437,7 +441,7 @@ func escapedYAML(b []byte) []byte {
 	return out
 }
 
-// block sets the style of a document that was read from JSON to the style that people write.
+// block has a document that was read from JSON written as YAML is by people.
 func block(n *yaml.Node) {
 	n.Style = 0
 	if strings.ContainsFunc(n.Value, func(r rune) bool { return !words.Harmless(r) }) {
@@ -466,8 +470,8 @@ func (p *Program) JobNames(t *Target) cobra.CompletionFunc {
 	}
 }
 
-// Names returns the names of the jobs that exist, or that will exist when their modules are compiled. With an error the
-// list may be incomplete.
+// Names are those of the jobs that there are, or will be when their modules
+// are compiled. With an error they may be some of them.
 func (r *Reached) Names(ctx context.Context) ([]string, error) {
 	var names []string
 	list, err := r.Jobs(ctx)
@@ -491,7 +495,8 @@ func (r *Reached) Names(ctx context.Context) ([]string, error) {
 	return slices.Compact(names), err
 }
 
-// Similar adds the nearest name to the error about a job that the registry does not have. Hosts add it themselves.
+// Similar adds the nearest name to the error about a job that the registry does not have. Hosts
+// add it by themselves.
 func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 	if !errors.Is(err, engine.ErrNoJob) {
 		return err
@@ -503,7 +508,7 @@ func (r *Reached) Similar(ctx context.Context, job string, err error) error {
 	return fmt.Errorf("%w%s", err, words.Suggest(job, names))
 }
 
-// repeat calls show until a signal comes or show fails.
+// repeat shows until a signal comes or showing fails.
 func (p *Program) repeat(ctx context.Context, show func() error) error {
 	signals, end := p.Notify()
 	defer end()

@@ -1,7 +1,7 @@
-// Package contexts has the file of contexts: names for the clusters that a user works with, each with the way to reach
-// it.
+// Package contexts has the file with contexts of commands: names for the clusters that a
+// user works with, each with what reaches it.
 //
-// The file has no secrets: of tokens it has only the paths of their files.
+// It has no secret: of tokens it has the paths of their files.
 package contexts
 
 import (
@@ -25,37 +25,37 @@ import (
 const (
 	// Variable names the file, in place of the one in the user's directory.
 	Variable = "WASMJOB_CONTEXTS"
-	// SystemCA means the authorities that the machine trusts.
+	// SystemCA stands for the authorities that the machine knows.
 	SystemCA = "system"
 	// maxSize bounds the file, in bytes.
 	maxSize = 1 << 20
 )
 
-// Context is a way to a cluster: one of its hosts, or its registry.
+// Context reaches a cluster: by one of its hosts, or by its registry.
 type Context struct {
-	// Admin is the address of a host, TokenFile has the token for it. CA has the authorities of its certificate: a file,
-	// or SystemCA.
+	// Admin is the address of a host, TokenFile has the token for it, and CA the
+	// authorities of its certificate: a file, or SystemCA.
 	Admin     string `json:"admin,omitempty" yaml:"admin,omitempty"`
 	TokenFile string `json:"tokenFile,omitempty" yaml:"tokenFile,omitempty"`
 	CA        string `json:"ca,omitempty" yaml:"ca,omitempty"`
-	// Registry is the address of the registry, in place of a host; Namespace is the namespace in it.
+	// Registry is the address of the registry, in place of a host; Namespace is that in it.
 	Registry  string `json:"registry,omitempty" yaml:"registry,omitempty"`
 	Namespace string `json:"namespace,omitempty" yaml:"namespace,omitempty"`
 }
 
-// Check returns the invalid field of a context, and what is wrong; empty if it is valid.
+// Check says what is wrong with a context: the field, and why.
 func (c Context) Check() (field, problem string) {
 	switch {
 	case c.Admin == "" && c.Registry == "":
-		return "admin", "is missing, expected the address of a host, or registry in place of admin"
+		return "admin", "is missing, expected the address of a host, or a registry in its place"
 	case c.Admin != "" && c.Registry != "":
 		return "registry", "found beside admin, expected one of the two: a context asks a host or the registry itself"
 	case c.Registry != "" && c.TokenFile != "":
-		return "tokenFile", "found beside registry, expected only beside admin: a token is for a host"
+		return "tokenFile", "found beside registry, expected it beside admin: a token is for a host"
 	case c.Registry != "" && c.CA != "":
-		return "ca", "found beside registry, expected only beside admin: it verifies a host's certificate"
+		return "ca", "found beside registry, expected it beside admin: it is for a host's certificate"
 	case c.Registry == "" && c.Namespace != "":
-		return "namespace", "found beside admin, expected only beside registry: a host knows its namespace"
+		return "namespace", "found beside admin, expected it beside registry: a host has its own"
 	}
 	return "", ""
 }
@@ -77,14 +77,14 @@ func (s *Set) Get(name string) (Context, error) {
 		return c, nil
 	}
 	if len(s.Contexts) == 0 {
-		return c, fmt.Errorf("there is no context %q, and no other; 'wasmjob context set NAME --admin ADDRESS' creates one", words.Clip(name))
+		return c, fmt.Errorf("there is no context %q, and no other; 'wasmjob context set NAME --admin ADDRESS' makes one", words.Clip(name))
 	}
 	return c, fmt.Errorf("there is no context %q%s; 'wasmjob context' lists them", words.Clip(name), words.Suggest(name, s.Names()))
 }
 
 var nameForm = regexp.MustCompile(`^[\p{L}\p{N}][\p{L}\p{N}._@-]{0,99}$`)
 
-// CheckName returns an error if a context cannot have this name.
+// CheckName is an error if a context cannot be called so.
 func CheckName(name string) error {
 	if !nameForm.MatchString(name) {
 		return fmt.Errorf("found %q as the name of a context, expected up to 100 letters, digits and . _ @ -, a letter or a digit first", words.Clip(name))
@@ -92,7 +92,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// Path returns the path of the file, by the environment; empty if the user has no directory for it.
+// Path is where the file is, as the environment has it; empty if the user has no
+// directory for it.
 func Path(getenv func(string) string) string {
 	if name := getenv(Variable); name != "" {
 		return name
@@ -107,7 +108,7 @@ func Path(getenv func(string) string) string {
 	return filepath.Join(config, "wasmjob", "contexts.yaml")
 }
 
-// Read reads the file; a missing file has no contexts.
+// Read reads the file; one that does not exist has no contexts.
 func Read(path string) (*Set, error) {
 	data, _, err := fields.ReadFile(path, maxSize)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -119,8 +120,8 @@ func Read(path string) (*Set, error) {
 	return Parse(path, data)
 }
 
-// Parse parses contexts. Errors name the file, the line and the field. It resolves paths relative to the file's
-// directory.
+// Parse reads contexts. Errors have the file, the line and the field. Paths are relative
+// to the file's directory.
 func Parse(name string, data []byte) (*Set, error) {
 	f := &fields.File{Name: name}
 	root := f.Root(data, "expected contexts", "a mapping with contexts")
@@ -169,8 +170,9 @@ func parseContext(f *fields.File, n *yaml.Node, field string) Context {
 // heading begins the file.
 const heading = "# The clusters that wasmjob's commands know: 'wasmjob context' edits this file.\n"
 
-// Edit changes the file; it creates the file and its directory if they do not exist. The second of two simultaneous edits
-// fails. Edit replaces the whole file, with the mode 0600, and does not keep comments.
+// Edit changes the file, which is made if it does not exist, in a directory that is made
+// as well. The second of two edits at a time fails. The file is replaced as a whole, with
+// the mode 0600; comments in it are not kept.
 func Edit(path string, change func(*Set) error) error {
 	return filelock.Edit(path, func(path string) ([]byte, error) {
 		s, err := Read(path)
@@ -188,7 +190,7 @@ func Edit(path string, change func(*Set) error) error {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
 		if _, err := Parse(path, b.Bytes()); err != nil {
-			return nil, fmt.Errorf("the file was not changed, because its new contents are not valid:\n%w", err)
+			return nil, fmt.Errorf("nothing is changed: the file would not be taken:\n%w", err)
 		}
 		return b.Bytes(), nil
 	})

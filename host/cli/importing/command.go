@@ -28,17 +28,18 @@ const mostInput = 256 << 20
 // instants is how many coming instants of each job are shown.
 const instants = 5
 
-// Tables reads the tables of the database at a URL whose names end with one of names, regardless of case.
+// Tables reads tables of the database at a URL, those whose names end with one of the given
+// ones in any case.
 type Tables func(ctx context.Context, url string, names ...string) (map[string]migrate.Table, error)
 
 // Import is the command import. elasticjob is the command below it that reads a registry.
 func Import(p *command.Program, elasticjob *cobra.Command, tables Tables) *cobra.Command {
 	return command.Group("import", "Write definitions for jobs of another scheduler",
-		`Read the jobs of another scheduler. For each job, write a definition, NAME.yaml, and
-the start of a Go module, NAME/main.go. The command only reads the other scheduler.
-What a definition cannot express becomes a comment in the file and a warning on
-stderr. The output lists each file with the job's next five instants, and those of the
-other scheduler where they differ.`,
+		`Read the jobs of another scheduler, and write for each a definition, NAME.yaml, and
+the beginnings of a module in Go, NAME/main.go. Nothing is written where they are
+read. What a definition cannot say is a comment in the file, and is reported on
+stderr. Under each file stand the next five instants, and beside them those of
+the other scheduler where it reads the schedule differently.`,
 		`  wasmjob job import crontab /etc/crontab --system --out jobs
   kubectl get cronjobs -A -o yaml | wasmjob job import cronjob - --out jobs
   wasmjob job import xxl-job xxl_job.sql --zone Asia/Shanghai --out jobs
@@ -50,19 +51,19 @@ other scheduler where they differ.`,
 func crontabCommand(p *command.Program) *cobra.Command {
 	system := false
 	cmd := fromFile(p, road{
-		use: "crontab FILE|- --out DIR [flags]", short: "Import the lines of a crontab",
-		long: `Read a crontab (- is stdin), and write a definition for each line that has a command.
-The command is kept as a comment: write a module that does the same.`,
+		use: "crontab FILE|- --out DIR [flags]", short: "Take over the lines of a crontab",
+		long: `Read a crontab, - from stdin, and write a definition for each line that has a
+command. The command becomes a note: what it does is to be a module.`,
 		example: "  crontab -l | wasmjob job import crontab - --out jobs\n  wasmjob job import crontab /etc/crontab --system --zone Europe/Berlin --out jobs",
 		read:    func(text []byte) (*migrate.Imported, error) { return migrate.Crontab(text, system) },
 	})
-	cmd.Flags().BoolVar(&system, "system", false, "each line names a user before the command, as in /etc/crontab and /etc/cron.d")
+	cmd.Flags().BoolVar(&system, "system", false, "lines have a user before the command, as those of /etc/crontab and /etc/cron.d")
 	return cmd
 }
 
 func cronJobCommand(p *command.Program) *cobra.Command {
 	return fromFile(p, road{
-		use: "cronjob FILE|- --out DIR [flags]", short: "Import CronJobs of Kubernetes",
+		use: "cronjob FILE|- --out DIR [flags]", short: "Take over CronJobs of Kubernetes",
 		long: `Read manifests of Kubernetes, or what 'kubectl get cronjobs -o yaml' prints, and
 write a definition for each CronJob.`,
 		example: "  kubectl get cronjobs -A -o yaml | wasmjob job import cronjob - --out jobs",
@@ -72,10 +73,10 @@ write a definition for each CronJob.`,
 
 func xxlJobCommand(p *command.Program, tables Tables) *cobra.Command {
 	return fromFile(p, road{
-		use: "xxl-job FILE|-|--database URL --out DIR [flags]", short: "Import jobs of XXL-JOB",
+		use: "xxl-job FILE|-|--database URL --out DIR [flags]", short: "Take over jobs of XXL-JOB",
 		long: `Read the tables of XXL-JOB, from a dump in SQL or from the database itself, and
-write a definition for each job. XXL-JOB schedules in the time zone of its server:
-name that zone with --zone.`,
+write a definition for each job. Its times are those of the zone in which
+XXL-JOB ran: say it with --zone.`,
 		example: `  mysqldump xxl_job xxl_job_info xxl_job_group | wasmjob job import xxl-job - --zone Asia/Shanghai --out jobs
   wasmjob job import xxl-job --database mysql://reader@db/xxl_job --zone Asia/Shanghai --out jobs`,
 		read: migrate.XXLJob, tables: tables, names: []string{"job_info", "job_group"}, make: migrate.XXLJobTables,
@@ -84,7 +85,7 @@ name that zone with --zone.`,
 
 func quartzCommand(p *command.Program, tables Tables) *cobra.Command {
 	return fromFile(p, road{
-		use: "quartz FILE|-|--database URL --out DIR [flags]", short: "Import jobs of Quartz",
+		use: "quartz FILE|-|--database URL --out DIR [flags]", short: "Take over jobs of Quartz",
 		long: `Read Quartz's XML (job-scheduling-data), a dump of its JDBC store in SQL, or the
 store itself, and write a definition for each trigger.`,
 		example: `  wasmjob job import quartz quartz_data.xml --out jobs
@@ -93,7 +94,7 @@ store itself, and write a definition for each trigger.`,
 	})
 }
 
-// road is a source of jobs.
+// road is where jobs come from.
 type road struct {
 	use, short, long, example string
 	read                      func([]byte) (*migrate.Imported, error)
@@ -109,17 +110,17 @@ func fromFile(p *command.Program, r road) *cobra.Command {
 		Args: func(_ *cobra.Command, args []string) error {
 			switch {
 			case len(args) > 1:
-				return command.Usagef("unexpected argument %q; the command imports one file at a time", words.Clip(args[1]))
+				return command.Usagef("unexpected argument %q; one file is imported at a time", words.Clip(args[1]))
 			case len(args) == 0 && url == "":
-				return command.Usagef("the input is missing, expected a file, or - for stdin")
+				return command.Usagef("say what to import: a file, or - for stdin")
 			case len(args) == 1 && url != "":
-				return command.Usagef("found the file %q and --database, expected one of the two", words.Clip(args[0]))
+				return command.Usagef("found the file %q and --database, expected one of them", words.Clip(args[0]))
 			}
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {
-				return command.Usagef("--out is missing: name the directory to write to")
+				return command.Usagef("--out is missing: the directory to write to")
 			}
 			found, err := func() (*migrate.Imported, error) {
 				if url != "" {
@@ -154,9 +155,9 @@ func fromFile(p *command.Program, r road) *cobra.Command {
 			return writeForeign(p, found.Jobs, out, force)
 		},
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`; the command creates it if it does not exist")
-	cmd.Flags().StringVar(&zone, "zone", "", "time `ZONE` of schedules that name none, such as Europe/Berlin (default: that of the host that runs the job)")
-	cmd.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
+	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`, which is made if it does not exist")
+	cmd.Flags().StringVar(&zone, "zone", "", "time `ZONE` of schedules that name none, such as Europe/Berlin; the host's own if it is not given")
+	cmd.Flags().BoolVar(&force, "force", false, "write over files that exist")
 	if r.tables != nil {
 		cmd.Flags().StringVar(&url, "database", "", "read the tables of the database at this `URL`, such as mysql://user@host/name or postgres://user@host/name")
 	}
@@ -197,8 +198,8 @@ func writeForeign(p *command.Program, jobs []migrate.Foreign, dir string, force 
 			fmt.Fprintf(p.Out, "  next: %s\n", list(ours))
 		}
 		if theirs != nil {
-			fmt.Fprintf(p.Out, "  next in the other scheduler: %s\n", list(theirs))
-			fmt.Fprintf(p.Err, "%s: the schedule %q gives other instants here than in the other scheduler; compare the next five of both\n", f.Name, f.Configuration.Cron)
+			fmt.Fprintf(p.Out, "  next, as it was read before: %s\n", list(theirs))
+			fmt.Fprintf(p.Err, "%s: its schedule %q means other instants here; see the next five of both\n", f.Name, f.Configuration.Cron)
 		}
 	}
 	return problems.Err()
@@ -212,9 +213,9 @@ func list(times []time.Time) string {
 	return strings.Join(parts, ", ")
 }
 
-// Write writes the files of a job; it reports the files on stdout and the notes on stderr. source says where the job
-// comes from. With skeleton it also writes the start of the module. Without force it does not overwrite existing files,
-// but returns an error.
+// Write writes the files of a job, and reports them on stdout and its notes on stderr. source
+// says where it comes from. The module's beginnings are written if skeleton is true. Files
+// that exist are left alone, with an error, unless force is true.
 func Write(p *command.Program, j *migrate.Job, source, dir string, skeleton, force bool) error {
 	text, notes, err := j.Definition()
 	if err != nil {
@@ -241,7 +242,7 @@ func Write(p *command.Program, j *migrate.Job, source, dir string, skeleton, for
 	if err := write(main, j.Skeleton(), force); err != nil {
 		return err
 	}
-	_, err = fmt.Fprintln(p.Out, main+"  the start of its module")
+	_, err = fmt.Fprintln(p.Out, main+"  the beginnings of its module")
 	return err
 }
 
@@ -259,7 +260,7 @@ func write(name string, data []byte, force bool) error {
 	}
 	f, err := os.OpenFile(name, flag, 0o644)
 	if errors.Is(err, fs.ErrExist) {
-		return fmt.Errorf("%s exists; --force overwrites it", name)
+		return fmt.Errorf("%s exists; --force writes over it", name)
 	}
 	if err != nil {
 		return err

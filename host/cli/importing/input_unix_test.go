@@ -19,7 +19,7 @@ func TestInput_device(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pipe, "/dev/zero"} {
-		if _, err := input(&command.Program{}, name); err == nil || !strings.Contains(err.Error(), "is not a regular file") {
+		if _, err := input(&command.Program{}, name); err == nil || !strings.Contains(err.Error(), "is no regular file") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

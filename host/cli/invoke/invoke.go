@@ -1,4 +1,5 @@
-// Package invoke runs a module once in this process, without a registry and a schedule, with offsets in memory.
+// Package invoke runs a module once, here and now: without a registry, without a
+// schedule, with offsets in memory.
 package invoke
 
 import (
@@ -41,38 +42,39 @@ type Plan struct {
 	Total      int
 	Parameters map[int]string
 	FetchCount int
-	// Offset is the offset with which each item begins; it may be empty.
+	// Offset is what each item begins with; empty is none.
 	Offset string
 	// Timeout is how long each item may take; 0 is no limit.
 	Timeout  time.Duration
 	Settings plugin.Settings
-	// Grant returns what the module may do outside, from the module's bytes, and the further Settings. The error says why
-	// it may not run.
+	// Grant is what the module, of which it gets the bytes, may do outside, and what
+	// Settings have besides. The error says why it may not be run.
 	Grant    func(module []byte) (*grants.Grant, error)
 	HostInfo string
 	// Level is the lowest level of the guest's lines that is shown.
 	Level zapcore.Level
-	// JSON selects objects instead of lines for people.
+	// JSON has each result written as an object, not as a line for people.
 	JSON bool
 }
 
-// Run carries out a plan. Its maker sets the fields, which do not change afterwards.
+// Run carries out a plan. The fields are set by its maker, and not changed
+// afterwards.
 type Run struct {
 	Plan
 	Runtime *plugin.Runtime
 	Workers *process.Workers // nil: guests run in this process
-	// Cache is the directory of compiled code; empty without one.
+	// Cache is the directory where compiled code is kept; empty if it is not.
 	Cache string
 	Out   *terminal.Console
 	Log   *zap.Logger
-	// Closing Stop asks the guest to end; no further item begins.
+	// Stop, if it is closed, asks the guest to end, and begins no further item.
 	Stop <-chan struct{}
 
 	width int // of the labels
 }
 
-// ErrFailed: an item or a listener did not end with OK. Its result was shown.
-var ErrFailed = errors.New("not all items ended with OK")
+// ErrFailed says that an item or a listener did not end well. That was shown.
+var ErrFailed = errors.New("not all ended well")
 
 // stopping reports whether the run is to end.
 func (r *Run) stopping() bool {
@@ -84,7 +86,7 @@ func (r *Run) stopping() bool {
 	}
 }
 
-// Result is the result of an item, as one line of JSON.
+// Result is how an item ended: a line of JSON.
 type Result struct {
 	Job       string        `json:"job"`
 	Item      int           `json:"item"`
@@ -97,17 +99,19 @@ type Result struct {
 	Memory    int64         `json:"memoryBytes"`
 	Batches   int64         `json:"batches,omitempty"`
 	Records   int64         `json:"records,omitempty"`
-	// Offset is the committed offset; in hexadecimal if it is not text.
+	// Offset is what was committed, as text if it is text.
 	Offset  string           `json:"offset,omitempty"`
 	Done    int64            `json:"done,omitempty"`
 	Total   int64            `json:"total,omitempty"`
 	Metrics map[string]int64 `json:"metrics,omitempty"`
-	// State is the committed key/value state of the item. Outside counts what the guest did with each capability.
+	// State is what was committed of the item's key/value state, Outside what the guest
+	// did with each capability.
 	State   map[string]string           `json:"state,omitempty"`
 	Outside map[string]abi.OutsideCount `json:"outside,omitempty"`
 }
 
-// Once loads the module and runs all items. It returns ErrFailed if an item did not end with OK.
+// Once loads the module and runs all items. It returns ErrFailed if an item did not
+// end well.
 func (r *Run) Once(ctx context.Context) error {
 	wasm, err := ReadModule(r.File)
 	if err != nil {
@@ -140,7 +144,7 @@ func (r *Run) Once(ctx context.Context) error {
 	}
 	defer func() {
 		if err := worker.Close(); err != nil {
-			r.Log.Warn("the guest could not be closed", zap.Error(err))
+			r.Log.Warn("closing the guest", zap.Error(err))
 		}
 	}()
 	r.width = r.widest(executor)
@@ -150,18 +154,18 @@ func (r *Run) Once(ctx context.Context) error {
 	return nil
 }
 
-// noteCompile logs that the module is being compiled, which may take long.
+// noteCompile has a line say that the module is compiled, which may take long.
 func (r *Run) noteCompile(ctx context.Context) context.Context {
 	return plugin.OnCompile(ctx, func() {
 		text := "compiling " + r.File
 		if r.Cache != "" {
-			text += "; the compiled code is cached in " + r.Cache
+			text += ", once: compiled code is kept in " + r.Cache
 		}
 		r.Log.Info(text)
 	})
 }
 
-// load loads the module, in this process or for a worker process.
+// load takes the module in, in this process or for one of its own.
 func (r *Run) load(ctx context.Context, wasm []byte) (*plugin.Module, error) {
 	if r.Workers != nil {
 		return r.Runtime.Open(r.File, wasm)
@@ -189,7 +193,7 @@ func (r *Run) widest(executor abi.Executor) (width int) {
 	return width
 }
 
-// fire runs the listeners and the items. It reports whether all ended with OK.
+// fire runs the listeners and the items. It reports whether all ended well.
 func (r *Run) fire(ctx context.Context, executor abi.Executor, worker abi.Worker) bool {
 	fire := time.Now().Truncate(time.Millisecond)
 	bad := 0
@@ -213,13 +217,13 @@ func (r *Run) fire(ctx context.Context, executor abi.Executor, worker abi.Worker
 	}
 	listen(abi.ExportAfterOnce, abi.ExportAfter)
 	if left := len(r.Items) - ran; left > 0 {
-		r.Log.Warn(words.Count(left, "item") + " did not begin, because the command was stopped")
+		r.Log.Warn(words.Count(left, "item") + " not begun: stopped")
 		bad++
 	}
 	return bad == 0
 }
 
-// checkStreaming returns an error for streaming of a job without fetch.
+// checkStreaming refuses streaming of a job that fetches nothing.
 func (r *Run) checkStreaming(types []string) error {
 	if r.Settings.Type != "" {
 		types = []string{r.Settings.Type}
@@ -227,10 +231,10 @@ func (r *Run) checkStreaming(types []string) error {
 	if !r.Settings.Streaming || slices.Contains(types, wasm.TypeDataflow) {
 		return nil
 	}
-	return fmt.Errorf("--streaming is for DATAFLOW jobs, which export fetch and process; %s is of type %s", r.File, strings.Join(types, ", "))
+	return fmt.Errorf("--streaming is for DATAFLOW jobs, which fetch and process; %s is %s", r.File, strings.Join(types, ", "))
 }
 
-// context returns the context of an item; item -1 is a listener.
+// context is what an item sees; item -1 is a listener.
 func (r *Run) context(item int, fire time.Time) abi.ShardingContext {
 	parameter, has := r.Parameters[item]
 	c := abi.ShardingContext{
@@ -316,7 +320,7 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 	}
 	state, err := kv.Decode(offset, committed)
 	if err != nil {
-		r.Log.Error("the committed offset could not be shown", zap.Error(err))
+		r.Log.Error("what was committed cannot be shown", zap.Error(err))
 		state = &kv.State{}
 	}
 	if committed = state.HasOffset; committed {
@@ -332,7 +336,7 @@ func (r *Run) item(ctx context.Context, w abi.Worker, item int, fire time.Time) 
 			_, err = r.Out.Out.Write(append(line, '\n'))
 		}
 		if err != nil {
-			r.Log.Error("the result could not be shown", zap.Error(err))
+			r.Log.Error("the result cannot be shown", zap.Error(err))
 		}
 		return result.Outcome == abi.OutcomeOK
 	}
@@ -388,7 +392,8 @@ func (r *Run) label(item int) string {
 	return words.Clip(words.Printable(text))
 }
 
-// named reports whether a stack has at least one function name: those of a stripped module are only numbers.
+// named reports whether a stack has at least one function's name: those of a
+// stripped module are numbers without use.
 func named(stack string) bool {
 	for frame := range strings.Lines(stack) {
 		name, _, _ := strings.Cut(frame, "(")

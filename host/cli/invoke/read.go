@@ -22,9 +22,9 @@ func ReadModule(name string) ([]byte, error) {
 	case err != nil:
 		return nil, unreadable(name, err)
 	case info.IsDir():
-		return nil, fmt.Errorf("%s is a directory, expected the file of a module, NAME.wasm", name)
+		return nil, fmt.Errorf("%s is a directory, expected a module's file, NAME.wasm", name)
 	case !info.Mode().IsRegular():
-		return nil, fmt.Errorf("%s is not a regular file, expected the file of a module, NAME.wasm", name)
+		return nil, fmt.Errorf("%s is not a file", name)
 	case info.Size() > abi.MaxModuleSize:
 		return nil, fmt.Errorf("%s has %d bytes, a module has at most %d (%s)", name, info.Size(), abi.MaxModuleSize, words.Size(abi.MaxModuleSize))
 	}
@@ -35,8 +35,8 @@ func ReadModule(name string) ([]byte, error) {
 	return data, nil
 }
 
-// unreadable returns the error for an unreadable module file, worded as in validate, with the file beside it that was
-// probably meant.
+// unreadable says why a module's file cannot be read, in the words of validate,
+// and names the file beside it that may have been meant.
 func unreadable(name string, err error) error {
 	var path *os.PathError
 	if errors.As(err, &path) {
@@ -57,7 +57,7 @@ func unreadable(name string, err error) error {
 	return fmt.Errorf("%s: cannot be read: %w%s", name, err, near)
 }
 
-// notDefinition returns an error if the file has the name of a definition.
+// notDefinition fails if the file is named as a definition is.
 func notDefinition(name string) error {
 	if ext := filepath.Ext(name); ext == ".yaml" || ext == ".yml" {
 		return fmt.Errorf("%s is a definition; expected a module, such as %s", name, strings.TrimSuffix(name, ext)+".wasm")

@@ -30,17 +30,15 @@ func backfillCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "backfill JOB [flags]",
 		Short: "Run past instants of a job again",
-		Long: `Run each instant of a job's schedule from --from to --to (both included) once more,
-oldest first, whether it ran at that time or not. The command lists the instants and
-starts the backfill; the hosts then run one instant after the other, at most one per
---every. The next instant begins when each item has begun the one before. A backfill
-continues when hosts die or restart, and waits while the job is paused. Its runs are
-marked as those of a backfill.
+		Long: `Run each instant of a job's schedule from one time to another once more, oldest
+first, whatever became of it then. Both ends count. The instants are listed, and then
+given out one after the other, --every so often at most; the next begins when each item
+has begun the one before. It goes on whichever hosts die or restart, and waits while the
+job is paused. Runs say that they are of a backfill.
 
---dry-run only lists the instants. Without --from and --to, the command shows the
-progress of the job's backfill, with --watch every second. --cancel ends the backfill:
-no further instant begins, and items that have begun run to their end. A job has one
-backfill at a time.`,
+--dry-run lists the instants and begins nothing. Without --from and --to, the command
+shows how far the job's backfill is, with --watch again each second. --cancel gives out
+no further instant; what was given out runs to its end. A job has one backfill at a time.`,
 		Example: `  wasmjob job backfill cities --from 2026-03-01 --to 2026-03-31 --dry-run
   wasmjob job backfill cities --from 2026-03-01 --to 2026-03-31 --items 0-2 --every 1m
   wasmjob job backfill cities --watch
@@ -50,9 +48,9 @@ backfill at a time.`,
 	cmd.Flags().StringVar(&f.from, "from", "", "the first instant that may run, a `TIME`: 2026-03-01, \"2026-03-01 09:00\", 7d")
 	cmd.Flags().StringVar(&f.to, "to", "", "the last instant that may run, a `TIME` that is past")
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
-	cmd.Flags().StringVar(&f.overlap, "overlap", "queue_all", "the `POLICY` for an item that still runs when its next instant is due: queue_all runs the instant after that run; skip drops the instant for this item")
-	command.DurationVar(cmd.Flags(), &f.every, "every", time.Second, "the least time between the begins of two instants, a `DURATION` from 1s to 24h")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "list the instants that would run, and start nothing")
+	cmd.Flags().StringVar(&f.overlap, "overlap", "queue_all", "the `POLICY` for an item that still runs for the schedule when its turn comes: queue_all, it runs after that; skip, it leaves the instant out")
+	command.DurationVar(cmd.Flags(), &f.every, "every", time.Second, "the least time between two instants, a `DURATION` from 1s to 24h")
+	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "list what would run, and begin nothing")
 	cmd.Flags().BoolVar(&f.cancel, "cancel", false, "end the job's backfill")
 	f.how.Add(cmd, "it")
 	_ = cmd.RegisterFlagCompletionFunc("overlap", oneOf("queue_all", "skip"))
@@ -67,7 +65,7 @@ backfill at a time.`,
 		switch {
 		case f.cancel:
 			err := r.Client.Send(ctx, http.MethodDelete, path, nil, nil)
-			return p.Done(r.Similar(ctx, job, err), "cancelled the backfill of "+job+"; items that have begun run to their end")
+			return p.Done(r.Similar(ctx, job, err), "cancelled the backfill of "+job+"; what was given out runs to its end")
 		case f.dryRun:
 			q := url.Values{"from": {body.From.Format(time.RFC3339Nano)}, "to": {body.To.Format(time.RFC3339Nano)}, "items": {f.items}, "overlap": {f.overlap}}
 			var all service.Backfills
@@ -75,13 +73,13 @@ backfill at a time.`,
 				return r.Similar(ctx, job, err)
 			}
 			all.Plan.Every = f.every
-			return p.Print(&f.how, all.Plan, show.BackfillPlan(p.Tables(), job, all.Plan)+"--dry-run: the backfill was not started\n")
+			return p.Print(&f.how, all.Plan, show.BackfillPlan(p.Tables(), job, all.Plan)+"nothing was begun: --dry-run\n")
 		case f.from != "":
 			var plan service.BackfillPlan
 			if err := r.Client.Send(ctx, http.MethodPost, path, body, &plan); err != nil {
 				return r.Similar(ctx, job, err)
 			}
-			return p.Print(&f.how, &plan, show.BackfillPlan(p.Tables(), job, &plan)+fmt.Sprintf("the backfill has started; '%s' shows its progress\n", words.Command("job backfill", job, "--watch")))
+			return p.Print(&f.how, &plan, show.BackfillPlan(p.Tables(), job, &plan)+fmt.Sprintf("the backfill has begun; '%s' shows how far it is\n", words.Command("job backfill", job, "--watch")))
 		}
 		return p.Show(ctx, &f.how, func() (any, string, error) {
 			var all service.Backfills
@@ -107,15 +105,15 @@ func (f *backfillFlags) check(cmd *cobra.Command, now time.Time) (body backfillB
 	ranged := f.from != "" || f.to != ""
 	switch {
 	case f.cancel && (ranged || f.dryRun || f.how.Watch):
-		return body, command.Usagef("--cancel cannot be combined with --from, --to, --dry-run or --watch")
+		return body, command.Usagef("--cancel goes with the job's name alone")
 	case ranged && f.how.Watch:
-		return body, command.Usagef("--watch shows the progress of a backfill: leave --from and --to out")
+		return body, command.Usagef("--watch shows how far a backfill is: leave --from and --to out")
 	case ranged && (f.from == "" || f.to == ""):
-		return body, command.Usagef("--from and --to must be given together")
+		return body, command.Usagef("--from and --to go together")
 	case !ranged:
 		for _, name := range []string{"items", "overlap", "every", "dry-run"} {
 			if cmd.Flags().Changed(name) {
-				return body, command.Usagef("--%s needs --from and --to", name)
+				return body, command.Usagef("--%s goes with --from and --to", name)
 			}
 		}
 		return body, nil

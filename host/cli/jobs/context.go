@@ -18,13 +18,13 @@ import (
 func Context(p *command.Program) *cobra.Command {
 	list := contextListCommand(p)
 	cmd := command.Group("context", "Name the clusters that commands ask, and choose one",
-		`A context is a name for the way to a cluster: the address of one of its hosts and the
-file of a token, or the address of its registry. Commands ask the cluster of the context
-in use, or of --context NAME. --admin, --zk and `+command.EnvPrefix+`ADMIN replace the context in
-use; other flags override single fields of it.
+		`A context is a name for what reaches a cluster: the address of one of its hosts with
+the file of a token, or the address of its registry. Commands ask the one in use, or
+that of --context NAME. --admin, --zk and `+command.EnvPrefix+`ADMIN are asked in place of the one
+in use; other flags win over what a context says.
 
-The file of contexts is the one that `+contexts.Variable+` names, or wasmjob/contexts.yaml in the
-user's configuration directory. It has no tokens, only the paths of their files.`,
+Contexts stand in the file that `+contexts.Variable+` names, or in wasmjob/contexts.yaml in the
+user's configuration directory. There are no tokens in it, but the paths of their files.`,
 		`  wasmjob context set prod --admin cron.example.com:9770 --token-file ~/.wasmjob/prod --ca system
   wasmjob context use prod
   wasmjob context
@@ -44,7 +44,7 @@ user's configuration directory. It has no tokens, only the paths of their files.
 func contextFile(p *command.Program) (string, error) {
 	path := contexts.Path(p.Getenv)
 	if path == "" {
-		return "", command.Usagef("cannot find the file with contexts; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
+		return "", command.Usagef("no file with contexts is known; set %s, HOME or XDG_CONFIG_HOME", contexts.Variable)
 	}
 	return filepath.Abs(path)
 }
@@ -79,7 +79,7 @@ func contextListCommand(p *command.Program) *cobra.Command {
 }
 
 func contextUseCommand(p *command.Program) *cobra.Command {
-	return &cobra.Command{Use: "use NAME", Short: "Choose the context that commands ask", Example: "  wasmjob context use prod",
+	return &cobra.Command{Use: "use NAME", Short: "Have commands ask a context from now on", Example: "  wasmjob context use prod",
 		Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
 		RunE: func(_ *cobra.Command, args []string) error {
 			return editContexts(p, func(s *contexts.Set) error {
@@ -93,16 +93,16 @@ func contextUseCommand(p *command.Program) *cobra.Command {
 func contextSetCommand(p *command.Program) *cobra.Command {
 	var given contexts.Context
 	zk := ""
-	cmd := &cobra.Command{Use: "set NAME [flags]", Short: "Create or change a context", Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
-		Long: `Create a context, or change the fields that are given as flags; the other fields stay.
-An empty value removes a field. The first context becomes the one in use.`,
+	cmd := &cobra.Command{Use: "set NAME [flags]", Short: "Make a context, or change what it says", Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
+		Long: `Make a context, or change what is given by flags of one that there is; the rest stays.
+An empty text takes a field away. The first context that is made is in use at once.`,
 		Example: "  wasmjob context set prod --admin 10.0.0.7:9770 --token-file prod.token\n  wasmjob context set prod --registry zookeeper://zk1:2181 --namespace prod --admin= --token-file="}
 	f := cmd.Flags()
 	f.StringVar(&given.Admin, "admin", "", "`ADDRESS` of a host of the cluster")
 	f.StringVar(&given.TokenFile, "token-file", "", "`FILE` with a token for it")
 	f.StringVar(&given.CA, "ca", "", "`FILE` with the authorities of the host's certificate, or system")
 	f.StringVar(&given.Registry, "registry", "", "`ADDRESS` of the registry, zookeeper://HOST:PORT,HOST:PORT/PATH, in place of a host")
-	f.StringVar(&zk, "zk", "", "ZooKeeper's `SERVERS`, HOST:PORT,HOST:PORT/PATH; short for --registry zookeeper://SERVERS")
+	f.StringVar(&zk, "zk", "", "ZooKeeper's `SERVERS`, HOST:PORT,HOST:PORT/PATH: the same as --registry zookeeper://SERVERS")
 	cmd.MarkFlagsMutuallyExclusive("registry", "zk")
 	f.StringVar(&given.Namespace, "namespace", "", "`NAME` of the namespace in the registry")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -136,7 +136,8 @@ An empty value removes a field. The first context becomes the one in use.`,
 	return cmd
 }
 
-// absolute makes the paths absolute, because the file of contexts is in another directory, and checks the address.
+// absolute makes paths whole, which are written into a file elsewhere, and checks the
+// address.
 func absolute(c *contexts.Context) (err error) {
 	if c.Admin != "" {
 		if _, err := server.ParseAddress(c.Admin); err != nil {
@@ -155,8 +156,8 @@ func absolute(c *contexts.Context) (err error) {
 
 func contextRemoveCommand(p *command.Program) *cobra.Command {
 	return &cobra.Command{Use: "rm NAME", Aliases: []string{"remove"}, Short: "Remove a context", Example: "  wasmjob context rm staging",
-		Long: `Remove a context. The context in use can be removed only if it is the last one. Without
-a context, commands ask the host that runs on this machine.`,
+		Long: `Remove a context. The one in use is removed only if it is the last: without one in use,
+commands ask the host that runs here.`,
 		Args: command.Exactly("NAME"), ValidArgsFunction: p.ContextNames,
 		RunE: func(_ *cobra.Command, args []string) error {
 			path, err := contextFile(p)
@@ -172,10 +173,10 @@ a context, commands ask the host that runs on this machine.`,
 				switch {
 				case s.Current != args[0]:
 				case len(s.Contexts) > 0:
-					return fmt.Errorf("context %q is in use; choose another one first: wasmjob context use NAME (%s)", args[0], strings.Join(s.Names(), ", "))
+					return fmt.Errorf("context %q is in use; have commands ask another one first: wasmjob context use NAME (%s)", args[0], strings.Join(s.Names(), ", "))
 				default:
 					s.Current = ""
-					done += ", and no context is left: commands now ask the host that runs on this machine"
+					done += ", and no context is left: commands ask the host that runs here"
 				}
 				return nil
 			})

@@ -33,15 +33,15 @@ func editCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "edit JOB [SETTING=VALUE …] [flags]",
 		Short: "Show or change the settings of a job on all its hosts",
-		Long: `Change settings of a job in the registry; they have the same names as in a definition
-file. All hosts of the job apply them at once. An empty value resets a setting to its
-default. Without SETTING=VALUE, the command shows all settings and where each comes
-from: a default, the definition file, or the user who changed it, when and why.
---preview shows what would change, and which fires of the next seven days would overlap
-or not run.
+		Long: `Change settings of a job in the registry, by their names in a definition file: all
+hosts of the job take them over at once. An empty
+value takes a setting back to its default. Without a setting, show those that there
+are, and where each comes from: a default, the definition file, or who changed it,
+when and why. --preview shows what would change, and what of the next seven days' fires
+would overlap or not run.
 
-An edited value stays until the value in the definition file changes, or until the
-definition is read if it says overwrite: true.`,
+A definition file that has another value wins only when that value changes there, or
+if the definition says overwrite: true.`,
 		Example: "  wasmjob job edit cities\n  wasmjob job edit cities cron='0 0 4 * * ?' --reason 'the backup runs until 3'\n  wasmjob job edit cities shardingTotalCount=8 --preview",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) == 0 {
@@ -51,7 +51,7 @@ definition is read if it says overwrite: true.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&preview, "preview", false, "show what would change, and change nothing")
+	cmd.Flags().BoolVar(&preview, "preview", false, "change nothing")
 	var how command.Shown
 	how.AddOutput(cmd, "them")
 	p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
@@ -95,15 +95,15 @@ definition is read if it says overwrite: true.`,
 	return cmd
 }
 
-// previewed is a previewed edit.
+// previewed is an edit that was tried.
 type previewed struct {
 	*admin.Edited
-	// Plan is its effect within the next days; nil if unknown.
+	// Plan is what it does within the next days; nil if that is not known.
 	Plan *forecast.Edit `json:"plan,omitempty"`
 }
 
-// planOf returns the effect of an edit, with the durations that the host knows; the registry knows none. It returns nil
-// if the effect cannot be computed, as for settings of a host of another version.
+// planOf says what an edit does, with the durations that the host knows; the registry knows none. It returns nil if that cannot be said,
+// as of settings of a host of another version.
 func planOf(ctx context.Context, r *command.Reached, e *admin.Edited) *forecast.Edit {
 	d := forecast.NewDurations(forecast.DefaultDuration, false)
 	if r.Client != nil {
@@ -170,7 +170,7 @@ func originCell(c *admin.JobConfig, o admin.Origin, now time.Time) terminal.Cell
 	return terminal.Plain(words.Dash(o.From)) // of a host of another version
 }
 
-// badSettings turns the error about settings into one about the command line, which has the settings.
+// badSettings has the error about settings be one of the command line, on which they are.
 func badSettings(err error) error {
 	no := (*client.ServerError)(nil)
 	if errors.As(err, new(*jobconfig.FieldError)) || (errors.As(err, &no) && no.Code == http.StatusUnprocessableEntity) {
@@ -182,7 +182,7 @@ func badSettings(err error) error {
 // editText says what an edit changes, or would change.
 func editText(job string, e *admin.Edited, preview bool) string {
 	if e.Unchanged() {
-		return "nothing to change: " + job + " already has these values\n"
+		return "nothing to change: " + job + " is so already\n"
 	}
 	var b strings.Builder
 	b.WriteString("changed " + job + "\n")

@@ -14,7 +14,7 @@ import (
 	"github.com/wasmjob/wasmjob/host/control/admin"
 )
 
-// TestEdit: what already has these values is said to be, and values that are refused are mistakes on the command line.
+// TestEdit: what is so already is said to be, and values that are refused are mistakes on the command line.
 func TestEdit(t *testing.T) {
 	t.Parallel()
 	host := http.NewServeMux()
@@ -43,7 +43,7 @@ func TestEdit(t *testing.T) {
 		fmt.Fprint(w, runs)
 	})
 	for _, c := range []struct{ cron, flag, want string }{
-		{"0 0 1 * * ?", "", "nothing to change: cities already has these values\n"}, {"0 0 1 * * ?", "--preview", "nothing to change: cities already has these values\n"},
+		{"0 0 1 * * ?", "", "nothing to change: cities is so already\n"}, {"0 0 1 * * ?", "--preview", "nothing to change: cities is so already\n"},
 		{"0 0 2 * * ?", "", "changed cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n"}, {"0 0 2 * * ?", "--preview", "would change cities\n  cron: \"0 0 1 * * ?\" → \"0 0 2 * * ?\"\n" +
 			"fires in the next 7 days: 7 before, 7 after (7 added, 7 gone)\noverlaps: 0 before, 0 after; instants without a run: 0 before, 0 after\na run takes 3m, by the history\n"},
 	} {
@@ -58,7 +58,7 @@ func TestEdit(t *testing.T) {
 	runs = `{"records":[],"silent":["10.0.0.2: no answer"]}`
 	for text, want := range map[string]string{runs: "10.0.0.2: no answer\n", "": "the history does not answer"} {
 		runs = text
-		const assumed = "a run takes 5s, an assumption, because the part of the history that answered has no run\nthis host does not answer, so its records are missing: "
+		const assumed = "a run takes 5s, as is assumed: what answers of the history has no run\ndoes not answer, what it knows is missing: "
 		if shown, _, err := operated(t, host, "", "edit", "cities", "cron=0 0 2 * * ?", "--preview"); err != nil || !strings.Contains(shown, assumed) || !strings.Contains(shown, want) {
 			t.Errorf("the history answers %q: %v\n%s", text, err, shown)
 		}

@@ -21,7 +21,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Explain returns the command that explains why a job ran late, or not at all.
+// Explain is the command that says why a job ran late, or not.
 func Explain(p *command.Program) *cobra.Command {
 	var how command.Shown
 	var at, before string
@@ -31,20 +31,19 @@ func Explain(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "explain JOB [flags]",
 		Aliases: []string{"why"},
-		Short:   "Explain why a job ran late, on another host, again, or not at all",
-		Long: `Explain in sentences what happened to a fire of a job, and why: which host had each item,
-what each item waited for, who paused the job, which host died, and what the schedule
-says. The command explains the newest fire, the fire of --at or of --trigger, or the
-newest fire up to --before.
+		Short:   "Say why a job ran late, elsewhere, again, or not at all",
+		Long: `Say in sentences what became of a fire of a job, and why: who had its items, what
+each waited for, who paused it, which host died, and what the schedule says. The
+newest fire is explained, that of --at or of --trigger, or the newest up to --before.
 
-The command asks a host, which answers from the histories of all hosts, also those in
-databases. With --history the command asks no host, but reads the files (JSON lines) that
-hosts have written, with the older files beside each. Name the files of all hosts: what is
-in no file is called unknown. With --json each sentence has the events that prove it.
+A host is asked, which answers from the histories of all hosts, also those in databases.
+With --history no host is asked: the command reads the files (JSON lines) that hosts have
+written, with the older files beside each. Name the files of all hosts: the answer calls
+unknown what is in none of them. With --json each sentence has the events that it rests
+on.
 
---at and --before take times of this machine's zone unless they name another zone; the
-answer has times of the job's zone, and names it. 15:04 is the last time that the clock
-showed 15:04.`,
+Times are those of this machine's zone unless they say another; the answer has those of
+the job's zone, and names it. 15:04 is the last such time of the day.`,
 		Example: `  wasmjob explain report
   wasmjob explain report --at 03:00
   wasmjob explain report --at 03:00 --item 3 --history /var/log/wasmjob/host1.jsonl
@@ -56,10 +55,10 @@ showed 15:04.`,
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		q := explain.Question{Job: args[0]}
 		if at != "" && before != "" {
-			return command.Usagef("--at and --before choose different fires; give one of the two")
+			return command.Usagef("--at and --before mean different fires; want one of them")
 		}
 		if round := cmd.Flags().Changed("trigger"); round && at+before != "" {
-			return command.Usagef("--trigger chooses another fire than --at or --before; give one of them")
+			return command.Usagef("--trigger and --at or --before mean different fires; want one of them")
 		} else if round && trigger <= 0 {
 			return command.Usagef("--trigger: found %d, expected the number of a trigger", trigger)
 		}
@@ -77,7 +76,7 @@ showed 15:04.`,
 		}
 		if cmd.Flags().Changed("item") {
 			if item < 0 {
-				return command.Usagef("--item: found %d, expected the number of an item, from 0", item)
+				return command.Usagef("--item: %d is not an item; want a number from 0 on", item)
 			}
 			q.Item = &item
 		}
@@ -88,21 +87,21 @@ showed 15:04.`,
 		return p.Print(&how, answer, show.Explained(p.Tables(), answer))
 	}
 	f := cmd.Flags()
-	f.StringVar(&at, "at", "", "explain the fire of this instant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m for 90 minutes ago")
-	f.StringVar(&before, "before", "", "explain the newest fire at or before this `TIME`")
-	f.Int64Var(&trigger, "trigger", 0, "explain the fire of the trigger with this `NUMBER`, which 'wasmjob job run' shows")
+	f.StringVar(&at, "at", "", "the instant that is meant, `TIME`: 03:00, \"2026-03-01 03:00\", RFC 3339, or 90m ago")
+	f.StringVar(&before, "before", "", "the newest fire at this `TIME` or before it")
+	f.Int64Var(&trigger, "trigger", 0, "the fire of this trigger, `NUMBER`, as 'wasmjob job run' shows it")
 	addItemFlag(cmd, &item)
-	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask no host; repeat for each host")
+	f.StringArrayVar(&files, "history", nil, "read a host's history `FILE` and ask none; once for each host")
 	how.AddOutput(cmd, "the answer")
 	return cmd
 }
 
-// explained answers from history files, or asks a host.
+// explained answers from history files, or has a host answer.
 func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q explain.Question, files []string) (answer explain.Answer, err error) {
 	if len(files) > 0 {
 		for _, name := range []string{"admin", "token-file", "ca"} {
 			if cmd.Flags().Changed(name) {
-				return answer, command.Usagef("--%s asks a host, and --history reads files; give one of the two", name)
+				return answer, command.Usagef("--%s asks a host, --history reads files; leave one of them out", name)
 			}
 		}
 		facts, jobs, err := historyFiles(files).facts(cmd.Context(), q)
@@ -127,7 +126,7 @@ func explained(cmd *cobra.Command, p *command.Program, t *command.Target, q expl
 	return answer, err
 }
 
-// nothing returns the verdicts of answers that may be about a job or item that does not exist.
+// nothing are the verdicts of answers that may be about what is not there.
 func nothing() []explain.Verdict {
 	return []explain.Verdict{explain.Unknown, explain.NoHost, explain.NotYetDue, explain.NeverDue}
 }
@@ -154,20 +153,20 @@ func questionQuery(q explain.Question) string {
 type historyFiles []string
 
 const (
-	// aboutFire is the distance from the instant within which events of fires matter.
+	// aboutFire is how far from the instant that is meant events of fires matter.
 	aboutFire = 24 * time.Hour
-	// mostKept is how many of the newest events of fires are kept if the question names no fire.
+	// mostKept is of how many events of fires the newest are kept if none is meant.
 	mostKept = 200_000
 )
 
-// facts reads the files; jobs are the jobs in them.
+// facts reads the files; jobs are those that they have.
 func (files historyFiles) facts(ctx context.Context, q explain.Question) (f explain.Facts, jobs map[string]bool, err error) {
 	f, jobs = explain.Facts{Now: time.Now(), Files: true}, make(map[string]bool)
 	var fires []event.Event
 	n := 0
 	for _, path := range files {
 		if err := jsonl.CheckFile(path); err != nil {
-			return f, nil, command.Usage(fmt.Errorf("%w; leave --history out: '%s' asks a host, which reads its database", err, words.Command("explain", q.Job)))
+			return f, nil, command.Usage(fmt.Errorf("%w; without --history, '%s' asks a host, which reads its database", err, words.Command("explain", q.Job)))
 		}
 		records := 0
 		for r, err := range jsonl.Records(path) {
@@ -200,19 +199,19 @@ func (files historyFiles) facts(ctx context.Context, q explain.Question) (f expl
 			}
 		}
 		if records == 0 {
-			return f, nil, command.Usage(fmt.Errorf("%s has no events; expected a file that a host wrote with --history", path))
+			return f, nil, command.Usage(fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path))
 		}
 	}
 	f.Events = append(f.Events, fires...)
 	return f, jobs, nil
 }
 
-// matters reports whether an event of a fire may concern the fire of the question.
+// matters reports whether an event of a fire may be about the one that is meant.
 func matters(e *event.Event, q explain.Question) bool {
 	return q.At.IsZero() || e.Time.Sub(q.At).Abs() <= aboutFire
 }
 
-// newestEvents returns the newest events, at most mostKept.
+// newestEvents are the newest of some events, if they are many.
 func newestEvents(events []event.Event) []event.Event {
 	if len(events) < 2*mostKept {
 		return events

@@ -29,7 +29,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// filterFlags are the flags of commands that query the history.
+// filterFlags are those of commands that look into the history.
 type filterFlags struct {
 	item           int
 	trigger        uint64
@@ -45,32 +45,32 @@ type filterFlags struct {
 }
 
 // hostHelp is the help of the flag --host.
-const hostHelp = "only on this `HOST`: its address as in tables, or the id of an instance"
+const hostHelp = "only on this `HOST`: its address as tables show it, or an instance's id"
 
 func (f *filterFlags) add(cmd *cobra.Command) {
 	addLabelFlag(cmd, &f.labels)
-	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or this long ago: 90m, 7d, 15:04, 2026-11-23, 2026-11-23T03:00:00Z")
-	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or this long ago")
-	cmd.Flags().IntVar(&f.limit, "limit", history.DefaultLimit, "show at most `N`, up to "+strconv.Itoa(history.MaxLimit))
-	cmd.Flags().StringVar(&f.after, "after", "", "show the page after this `CURSOR`, which the page before printed")
+	cmd.Flags().StringVar(&f.from, "from", "", "only since this `TIME`, or so long ago: 90m, 7d, 15:04, 2026-11-23, 2026-11-23T03:00:00Z")
+	cmd.Flags().StringVar(&f.to, "to", "", "only before this `TIME`, or so long ago")
+	cmd.Flags().IntVar(&f.limit, "limit", history.DefaultLimit, "at most so many, `N` up to "+strconv.Itoa(history.MaxLimit))
+	cmd.Flags().StringVar(&f.after, "after", "", "go on after a page: the `CURSOR` that it ended with")
 }
 
 func (f *filterFlags) addRuns(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what failed or has an unknown outcome; cancelled runs have not failed")
-	cmd.Flags().BoolVar(&f.running, "running", false, "only what runs now, and how long it usually takes")
+	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what failed, not what was stopped")
+	cmd.Flags().BoolVar(&f.running, "running", false, "only what runs now, with how long it usually takes")
 	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, LOST, …")
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	addItemFlag(cmd, &f.item)
-	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob job run' shows")
+	cmd.Flags().Uint64Var(&f.trigger, "trigger", 0, "only the fire of the trigger with this `NUMBER`, which 'wasmjob job run' prints")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
 }
 
 // addLabelFlag adds the flag that finds jobs by their labels.
 func addLabelFlag(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringArrayVar(into, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example+" (or !critical); a job must meet all")
+	cmd.Flags().StringArrayVar(into, "label", nil, "only of jobs with these labels: `CONDITIONS` such as "+labels.Example+" (or !critical); all have to hold")
 }
 
-// query returns the query of the API.
+// query is what the API is asked.
 func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	q := url.Values{"limit": {strconv.Itoa(f.limit)}}
 	now := time.Now()
@@ -108,7 +108,7 @@ func (f *filterFlags) query(cmd *cobra.Command, job string) (string, error) {
 	return q.Encode(), nil
 }
 
-// itemOf returns the given item, -1 without one.
+// itemOf is the item that was named, -1 if none was.
 func (f *filterFlags) itemOf(cmd *cobra.Command) int {
 	if !cmd.Flags().Changed("item") {
 		return -1
@@ -116,8 +116,8 @@ func (f *filterFlags) itemOf(cmd *cobra.Command) int {
 	return f.item
 }
 
-// operationsOf returns the operations in flags, which are separated by commas. Edited settings are also separated by
-// commas: edit cron, timeZone. A name may be that of the record, or the name that people read.
+// operationsOf are operations that flags name, with commas between; settings that were edited stand
+// behind commas, too: edit cron, timeZone. A name may be that of a record, or what people read for it.
 func operationsOf(flags []string) (list []string) {
 	for _, text := range flags {
 		edit := false
@@ -137,7 +137,7 @@ func operationsOf(flags []string) (list []string) {
 	return list
 }
 
-// operationWords returns the operations as the column WHAT shows them.
+// operationWords are the operations as WHAT shows them.
 func operationWords() (list []string) {
 	for _, o := range operation.All() {
 		list = append(list, o.Text().English)
@@ -153,7 +153,7 @@ func texts[T ~string](list []T) (plain []string) {
 	return plain
 }
 
-// level is the lowest level of lines, as a flag: debug, info, warn or error.
+// level is the least level of lines as a flag: debug, info, warn or error.
 type level int
 
 func (l *level) String() string {
@@ -182,7 +182,7 @@ func oneOf(known ...string) cobra.CompletionFunc {
 	}
 }
 
-// onHost completes a command that only a host can answer, about one job or all.
+// onHost finishes a command that only a host can answer, about a job or about all.
 func onHost(p *command.Program, cmd *cobra.Command, how *command.Shown, look func(ctx context.Context, r *command.Reached, job string) (any, string, error)) *cobra.Command {
 	t := p.AddHost(cmd)
 	cmd.ValidArgsFunction = p.JobNames(t)
@@ -247,7 +247,7 @@ func records[T any](p *command.Program, cmd *cobra.Command, path string, f *filt
 func rest[T any](s terminal.Style, found *cluster.Found[T]) string {
 	text := show.Silent(s, found.Silent)
 	if found.Next != "" {
-		text += s.Paint(terminal.Grey, "there are more: continue with --after "+found.Next) + "\n"
+		text += s.Paint(terminal.Grey, "there are more: --after "+found.Next) + "\n"
 	}
 	return text
 }
@@ -257,11 +257,11 @@ func historyCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "history [JOB] [flags]",
 		Short: "Show what fired, how it ended, and how late it was",
-		Long: `Show fires, newest first: of a job, of jobs whose names match a pattern, or of all jobs.
-'wasmjob job runs' shows the runs of their items, 'wasmjob job logs' what they logged.
+		Long: `Show fires, the newest first: of a job, of jobs whose names match a pattern, or of
+all. 'wasmjob job runs' shows them item by item, 'wasmjob job logs' what they logged.
 
-TOOK is the time from the first item's begin to the last item's end, over all hosts, as
-in 'wasmjob job list'; 'wasmjob status' and a host's log count only the host's own items.`,
+TOOK is from the first begin to the end of the last item, over all hosts, here as in
+'wasmjob job list'; 'wasmjob status' and a host's log have that of the host's own items.`,
 		Example: "  wasmjob job history cities\n  wasmjob job history --failed --from 12h\n  wasmjob job history 'etl-*' --limit 200",
 	}
 	f.addRuns(cmd)
@@ -278,7 +278,7 @@ func runsCommand(p *command.Program) *cobra.Command {
 		Example: "  wasmjob job runs cities --item 2\n  wasmjob job runs --failed --from 12h\n  wasmjob job runs --text 'connection refused'",
 	}
 	f.addRuns(cmd)
-	cmd.Flags().StringVar(&f.text, "text", "", "only runs whose message contains this `TEXT`")
+	cmd.Flags().StringVar(&f.text, "text", "", "only those whose message contains this `TEXT`")
 	return records(p, cmd, "/v1/runs", &f, func(s terminal.Style, found *cluster.Found[history.Run]) string {
 		return show.Runs(s, found.Records, time.Now())
 	})
@@ -293,9 +293,9 @@ func Audit(p *command.Program) *cobra.Command {
 		Example: "  wasmjob access audit\n  wasmjob access audit cities --from 168h\n  wasmjob access audit --who ann --what '!sign'",
 	}
 	cmd.Flags().StringVar(&f.who, "who", "", "only by users whose name contains this `TEXT`")
-	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as the column WHAT shows them, or their first words: pause, 'edit cron', sign (in and out); a ! before an operation excludes it")
+	cmd.Flags().StringArrayVar(&f.what, "what", nil, "only these `OPERATIONS`, as WHAT shows them or by their first words: pause, 'edit cron', sign (in and out); with ! before it, one is left out")
 	_ = cmd.RegisterFlagCompletionFunc("what", oneOf(operationWords()...))
-	cmd.Flags().BoolVar(&f.failed, "failed", false, "only changes that failed")
+	cmd.Flags().BoolVar(&f.failed, "failed", false, "only what did not take effect")
 	return records(p, cmd, "/v1/audit", &f, func(s terminal.Style, found *cluster.Found[history.Change]) string {
 		return show.Changes(s, found.Records, time.Now())
 	})
@@ -308,11 +308,11 @@ func logsCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs [JOB [RUN]] [flags]",
 		Short: "Show what jobs logged, and follow it",
-		Long: `Show the newest log lines of a job, oldest first: of all its runs, or of the run with the
-id RUN, which 'wasmjob job runs' shows. Without a job, show those of all jobs.
+		Long: `Show the newest lines that a job logged, oldest first: of all its runs, or of the RUN
+with that id, which 'wasmjob job runs' shows; without a job, those of all jobs.
 
---follow continues with new lines until Ctrl-C, or until the run has ended. With --follow
-and --output json, each log line is a JSON object on a line of its own.`,
+--follow goes on with new lines until Ctrl-C, or until the run has ended. With --follow
+and --output json each line is an object on a line of its own.`,
 		Example: "  wasmjob job logs cities --follow\n  wasmjob job logs cities cities/2026-11-23T03:00:00.000Z/2\n  wasmjob job logs --level warn --text 'disk full' --from 24h",
 		Args: func(cmd *cobra.Command, args []string) error {
 			if len(args) < 2 {
@@ -322,7 +322,7 @@ and --output json, each log line is a JSON object on a line of its own.`,
 				return err
 			}
 			if !strings.HasPrefix(args[1], args[0]+"/") {
-				return command.Usagef("%q is not a run of job %q; the id of a run begins with %s/", words.Clip(args[1]), words.Clip(args[0]), words.Clip(args[0]))
+				return command.Usagef("%q is no run of job %q; the id of one begins with %s/", words.Clip(args[1]), words.Clip(args[0]), words.Clip(args[0]))
 			}
 			return nil
 		},
@@ -333,7 +333,7 @@ and --output json, each log line is a JSON object on a line of its own.`,
 	cmd.Flags().Var(&least, "level", "only lines of this `LEVEL` or above: debug, info, warn, error")
 	_ = cmd.RegisterFlagCompletionFunc("level", oneOf("debug", "info", "warn", "error"))
 	cmd.Flags().StringVar(&f.text, "text", "", "only lines that contain this `TEXT`")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new lines")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is logged from now on")
 	how.AddOutput(cmd, "them")
 	t := p.AddHost(cmd)
 	cmd.ValidArgsFunction = jobsAndRuns(p, t)
@@ -341,17 +341,17 @@ and --output json, each log line is a JSON object on a line of its own.`,
 		args = append(args, "", "")
 		job, run := args[0], args[1]
 		if follow && run == "" && (job == "" || strings.ContainsAny(job, "*?[")) {
-			return command.Usagef("--follow needs the name of a job, or a run")
+			return command.Usagef("--follow wants the name of a job, or a run")
 		}
 		if follow && cmd.Flags().Changed("item") {
-			return command.Usagef("--item cannot be combined with --follow; follow a run of that item: logs JOB RUN --follow")
+			return command.Usagef("--item and --follow do not go together; follow a run of that item: logs JOB RUN --follow")
 		}
 		if follow && cmd.Flags().Changed("label") {
-			return command.Usagef("--label cannot be combined with --follow, which follows one job or run")
+			return command.Usagef("--label and --follow do not go together: one job is followed, or a run")
 		}
 		for _, ends := range []string{"to", "after"} {
 			if follow && cmd.Flags().Changed(ends) {
-				return command.Usagef("--%s cannot be combined with --follow, which shows lines that are yet to come", ends)
+				return command.Usagef("--%s and --follow do not go together: what comes from now on is after it", ends)
 			}
 		}
 		query, err := f.query(cmd, job)
@@ -376,7 +376,7 @@ and --output json, each log line is a JSON object on a line of its own.`,
 			if err != nil {
 				return err
 			}
-			// Show also lines that were logged since, and lines that reached the history late.
+			// What was logged since is still to be shown, and what reached the history late.
 			since := time.Since(began) + 5*time.Second
 			return followLines(ctx, p, r, &how, shown, url.Values{"job": {job}, "run": {run}, "text": {f.text},
 				"level": {strconv.Itoa(int(least))}, "from": {since.Round(time.Millisecond).String()}})
@@ -404,7 +404,7 @@ func jobsAndRuns(p *command.Program, t *command.Target) cobra.CompletionFunc {
 	}
 }
 
-// missingRun is missing for the job of a run; it also returns an error if the run does not exist.
+// missingRun is missing of the job of a run, and an error if the run is not there.
 func missingRun(ctx context.Context, r *command.Reached, job, run string, item int) error {
 	if err := missing(ctx, r, job, item); err != nil || run == "" {
 		return err
@@ -412,8 +412,8 @@ func missingRun(ctx context.Context, r *command.Reached, job, run string, item i
 	return r.Client.Get(ctx, "/v1/run?"+url.Values{"id": {run}}.Encode(), new(service.RunDetail))
 }
 
-// showLines shows lines, oldest first. If there are certainly none, it calls missing to check whether the requested job
-// exists.
+// showLines shows lines, oldest first. If it is certain that there are none it asks whether what was
+// looked for is there, with missing.
 func showLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string, missing func() error) error {
 	return p.Show(ctx, how, func() (any, string, error) {
 		var found cluster.Found[history.Line]
@@ -437,7 +437,7 @@ func showLines(ctx context.Context, p *command.Program, r *command.Reached, how 
 	})
 }
 
-// showFirst shows the existing lines before new ones, oldest first, in the same form as new ones.
+// showFirst shows the lines that there are before those that come, oldest first: each by itself, as those.
 func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, query string) (found cluster.Found[history.Line], err error) {
 	if err := r.Client.Get(ctx, "/v1/logs?"+query, &found); err != nil {
 		return found, err
@@ -455,8 +455,8 @@ func showFirst(ctx context.Context, p *command.Program, r *command.Reached, how 
 	return found, err
 }
 
-// followLines shows new lines until ctx is done or the run of the query has ended. It skips lines that were already
-// shown, and older ones that were left out.
+// followLines shows lines as they are logged, until ctx is done or the run of the query has ended, but
+// none that was shown, or that is older than those and was left out.
 func followLines(ctx context.Context, p *command.Program, r *command.Reached, how *command.Shown, shown cluster.Found[history.Line], query url.Values) error {
 	ctx, end := context.WithCancel(ctx)
 	var looking sync.WaitGroup
@@ -494,8 +494,8 @@ func followLines(ctx context.Context, p *command.Program, r *command.Reached, ho
 	return err
 }
 
-// untilEnded returns one second after the end of a run, so that its last lines can arrive. It keeps waiting while the run
-// is unknown.
+// untilEnded returns when a run has ended and its last lines have had a second to come. It goes on if
+// the run is not known yet.
 func untilEnded(ctx context.Context, r *command.Reached, run string) {
 	look := time.NewTicker(time.Second)
 	defer look.Stop()
@@ -518,7 +518,7 @@ func hostsCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
 		Use:     "list [flags]",
-		Short:   "Show all hosts of the cluster, and their problems",
+		Short:   "Show all hosts of the cluster, and what is wrong with them",
 		Example: "  wasmjob host list\n  wasmjob host list --watch",
 		Args:    command.Exactly(),
 	}
@@ -544,7 +544,7 @@ func Modules(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
 		Use:     "list [flags]",
-		Short:   "Show which host runs which module, and the files that hosts rejected",
+		Short:   "Show which host runs which module, and the files that were refused",
 		Example: "  wasmjob module list\n  wasmjob module list -o json",
 		Args:    command.Exactly(),
 	}
@@ -571,7 +571,7 @@ func calendarCommand(p *command.Program) *cobra.Command {
 	}
 	var labels []string
 	addLabelFlag(cmd, &labels)
-	command.DurationVar(cmd.Flags(), &span, "for", span, "how far to look ahead, a `DURATION`: 90m, 7d")
+	command.DurationVar(cmd.Flags(), &span, "for", span, "how far to look, a `DURATION`: 90m, 7d")
 	how.Add(cmd, "it")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, job string) (any, string, error) {
 		now := time.Now()
@@ -594,14 +594,14 @@ func Top(p *command.Program) *cobra.Command {
 	once := false
 	cmd := &cobra.Command{
 		Use:   "top [flags]",
-		Short: "Watch the jobs that fail, are late or run",
-		Long: `Show the hosts, and the jobs that fail, are late or run, over all hosts. In a terminal
-the command refreshes every second until Ctrl-C; otherwise it prints once.`,
+		Short: "Watch what fails, what is late and what runs",
+		Long: `Show the hosts, and the jobs that fail, are late or run, on all hosts: in a terminal
+again each second until Ctrl-C, elsewhere once.`,
 		Example: "  wasmjob top\n  wasmjob top --once",
 		Args:    command.Exactly(),
 		PreRun:  func(*cobra.Command, []string) { how.Watch = how.Watch || (p.OutTTY && !once) },
 	}
-	cmd.Flags().BoolVar(&once, "once", false, "print once, also in a terminal")
+	cmd.Flags().BoolVar(&once, "once", false, "show it once")
 	return onHost(p, cmd, &how, func(ctx context.Context, r *command.Reached, _ string) (any, string, error) {
 		var o service.Overview
 		err := r.Client.Get(ctx, "/v1/overview", &o)

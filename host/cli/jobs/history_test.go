@@ -38,8 +38,8 @@ func TestOperationsOf(t *testing.T) {
 func TestNothingFound(t *testing.T) {
 	t.Parallel()
 	for _, c := range []struct{ args, found, fails, want string }{
-		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "its records are missing: 10.0.0.8"},
-		{"logs cities cities/t1/0", `{"records":[],"next":"5.0.x"}`, "", "there are more: continue with --after 5.0.x"},
+		{"logs cities cities/t1/0", `{"records":[],"silent":["10.0.0.8: it has not answered within 1s"]}`, "", "what it knows is missing: 10.0.0.8"},
+		{"logs cities cities/t1/0", `{"records":[],"next":"5.0.x"}`, "", "there are more: --after 5.0.x"},
 		{"logs cities cities/t1/0", `{"records":[]}`, "no run", ""},
 		{"logs new", `{"records":[]}`, `there is no job "new"`, ""},
 		{"logs cities cities/t1/0 --follow", `{"records":[]}`, "", "a line"},
@@ -112,7 +112,7 @@ func TestHostNotFound(t *testing.T) {
 	for _, command := range []string{"history", "runs", "list"} {
 		for name, known := range map[string]bool{"abc": true, "10.0.0.7:9771": true, "10.0.0.7": true, "10.0.0.7@-@4711": true, "10.0.0.9": true, "10.0.0.8": false, "10.0.0.7@-@4712": false} {
 			shown, _, err := operated(t, host, "", command, "--host", name)
-			if none := err != nil && err.Error() == `there is no host "`+name+`", and it is in no history; 'wasmjob host list' lists the hosts`; none == known || (err == nil) != known || (shown == "") == known {
+			if none := err != nil && err.Error() == `there is no host "`+name+`", and the histories have none; 'wasmjob host list' lists those that there are`; none == known || (err == nil) != known || (shown == "") == known {
 				t.Errorf("%s --host %s: %v\n%s", command, name, err, shown)
 			}
 		}
@@ -174,7 +174,7 @@ func TestFollowed(t *testing.T) {
 		}
 	}
 	for _, end := range []string{"--to", "--after"} {
-		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" cannot be combined with --follow") {
+		if _, _, err := operated(t, host, "", "logs", "cities", "--follow", end, "1m"); !errors.As(err, new(command.UsageError)) || !strings.Contains(err.Error(), end+" and --follow do not go together") {
 			t.Errorf("%s: %v", end, err)
 		}
 	}

@@ -17,13 +17,13 @@ import (
 )
 
 // keptHelp is what the help of both commands says of changes.
-const keptHelp = `A change is rejected while the item runs on any host, because its run would overwrite
-the change. Wait for the run's end, or end it with 'wasmjob job kill JOB --item N';
-'wasmjob job pause JOB --item N' keeps the item from running again until you resume it.
-The next run reads the changed value, on any host.
+const keptHelp = `A change is refused while the item runs, on whatever host: its run would overwrite
+what is set. Wait for its end, or end it with 'wasmjob job kill JOB --item N';
+'wasmjob job pause JOB --item N' keeps it from running again meanwhile. The next run
+sees what was set, whichever host has it.
 
-A value that begins with @ is the name of a file whose bytes become the value. --item
-is optional for a job with one item.`
+A value that begins with @ names a file, whose bytes are taken as they are. --item
+may be left out for a job with one item.`
 
 // keptFlags are those that both commands have.
 type keptFlags struct {
@@ -64,9 +64,9 @@ func offsetCommand(p *command.Program) *cobra.Command {
 	set := ""
 	cmd := &cobra.Command{
 		Use:   "offset JOB [flags]",
-		Short: "Show or change the offsets of a job's items",
-		Long: `Show the offset of each item, or change the offset of one item. An item's offset is the
-value that its last run committed; its next run continues from there.
+		Short: "Show and change the offsets of a job's items",
+		Long: `Show the offset of each item, or change that of one. An item's offset is what its
+last run has committed; the next run goes on from there.
 
 ` + keptHelp,
 		Example: `  wasmjob job offset cities
@@ -82,7 +82,7 @@ value that its last run committed; its next run continues from there.
 			change := admin.KeptChange{ResetOffset: f.reset}
 			sets := cmd.Flags().Changed("set")
 			if sets && f.reset {
-				return command.Usagef("--set and --reset cannot be combined")
+				return command.Usagef("--set and --reset do not go together")
 			}
 			if sets {
 				offset, err := given("set", set)
@@ -100,7 +100,7 @@ value that its last run committed; its next run continues from there.
 			})
 		},
 	}
-	f.add(cmd, "remove the offset: the next run begins without one, like the first run")
+	f.add(cmd, "take the offset away: the next run has none, as the first one")
 	cmd.Flags().StringVar(&set, "set", "", "the new offset: `TEXT`, or @FILE")
 	t = p.AddChange(cmd)
 	cmd.ValidArgsFunction = p.JobNames(t)
@@ -114,10 +114,10 @@ func kvCommand(p *command.Program) *cobra.Command {
 	get := ""
 	cmd := &cobra.Command{
 		Use:   "kv JOB [flags]",
-		Short: "Show or change the key/value state of a job's items",
-		Long: `Show the keys that each item keeps, with --item also their values, or change the keys of
-one item. --get writes the bytes of a value; only a terminal gets a line break after them.
-One command's changes take effect at once: first --delete, then --set.
+		Short: "Show and change the key/value state of a job's items",
+		Long: `Show the keys that each item keeps, with --item and their values, or change those of
+one. --get writes a value as it is, without a line break unless to a terminal.
+Keys that are deleted go first, then those are set that are to be set, all at once.
 
 ` + keptHelp,
 		Example: `  wasmjob job kv cities
@@ -148,9 +148,9 @@ One command's changes take effect at once: first --delete, then --set.
 			changes, gets := change.String() != "", cmd.Flags().Changed("get")
 			switch {
 			case gets && changes:
-				return command.Usagef("--get cannot be combined with --set, --delete or --reset")
+				return command.Usagef("--get goes without --set, --delete and --reset")
 			case len(deletes) > 0 && f.reset:
-				return command.Usagef("--delete and --reset cannot be combined")
+				return command.Usagef("--delete and --reset do not go together")
 			}
 			t.Writes = changes
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
@@ -204,7 +204,7 @@ func getKept(ctx context.Context, p *command.Program, r *command.Reached, job st
 	case len(all) == 0:
 		return fmt.Errorf("job %q has no item yet", job)
 	case len(all) > 1:
-		return command.Usagef("job %s has %d items: choose one with --item", job, len(all))
+		return command.Usagef("job %s has %d items: say which one is meant with --item", job, len(all))
 	}
 	value, err := all[0].Value(key)
 	if err != nil {

@@ -16,11 +16,12 @@ import (
 )
 
 const (
-	// defaultGrace is how long killed guests may continue.
+	// defaultGrace is how long guests may go on that are killed.
 	defaultGrace = 5 * time.Second
-	// afterGrace is how long kill waits for the end after the grace.
+	// afterGrace is how long kill waits for the end when the grace is over.
 	afterGrace = 15 * time.Second
-	// mostRounds is how often disable --now checks whether a host has begun items before it saw that the job is disabled.
+	// mostRounds bounds how often disable --now looks whether a host has begun
+	// something before it heard that the job is disabled.
 	mostRounds = 5
 )
 
@@ -31,10 +32,10 @@ type killFlags struct {
 }
 
 func (f *killFlags) add(cmd *cobra.Command) {
-	command.DurationVar(cmd.Flags(), &f.grace, "grace", defaultGrace, "how long guests may continue after they were asked to end, a `DURATION`; 0s stops them at once")
-	command.DurationVar(cmd.Flags(), &f.wait, "wait", -1, "how long to wait for the end, a `DURATION`; 0s does not wait (default: the grace and 15s)")
+	command.DurationVar(cmd.Flags(), &f.grace, "grace", defaultGrace, "how long guests may go on after they were asked to end, a `DURATION`; 0s is by force at once")
+	command.DurationVar(cmd.Flags(), &f.wait, "wait", -1, "how long to wait for the end, a `DURATION`; 0s is not at all (default: 15s after the grace)")
 	cmd.Flags().Lookup("wait").DefValue = "" // which the help leaves out
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show the result as JSON")
+	cmd.Flags().BoolVar(&f.asJSON, "json", false, "show what became of it as JSON")
 }
 
 // given reports whether one of the flags was given.
@@ -47,7 +48,7 @@ func (f *killFlags) given(cmd *cobra.Command) bool {
 	return false
 }
 
-// options returns the options that the flags select, for all items.
+// options are what the flags ask for, of all items.
 func (f *killFlags) options() (admin.KillOptions, error) {
 	o := admin.KillOptions{Item: -1, Grace: f.grace, Wait: f.wait, By: command.WhoAsks()}
 	if f.wait < 0 {
@@ -55,9 +56,9 @@ func (f *killFlags) options() (admin.KillOptions, error) {
 	}
 	switch {
 	case f.grace < 0 || f.grace > admin.MaxGrace:
-		return o, command.Usagef("--grace: found %s, expected 0s to %s", f.grace, admin.MaxGrace)
+		return o, command.Usagef("--grace: %s is not from 0s to %s", f.grace, admin.MaxGrace)
 	case f.wait > admin.MaxGrace:
-		return o, command.Usagef("--wait: found %s, expected 0s to %s", f.wait, admin.MaxGrace)
+		return o, command.Usagef("--wait: %s is not from 0s to %s", f.wait, admin.MaxGrace)
 	}
 	return o, nil
 }
@@ -68,19 +69,19 @@ func killCommand(p *command.Program) *cobra.Command {
 	item, run := -1, ""
 	cmd := &cobra.Command{
 		Use:   "kill JOB [flags]",
-		Short: "End the current runs of a job",
-		Long: `End the current runs of a job, on all hosts. Hosts ask the guests of items and listeners to
-end, and stop them by force after --grace. Items that have begun but wait for a worker do
-not start. --item ends only the run of that item, and --run ends only that run if it is
-still running; neither ends listeners.
+		Short: "End what a job runs now",
+		Long: `End what a job runs now, on all hosts: guests of items and listeners are asked to end,
+and stopped by force when the grace is over. Items that have begun and wait for a worker
+do not start. With --item only that item, with --run only that run, if it is what runs;
+neither ends listeners.
 
-A killed run is completed as CANCELLED, with the user who killed it. It gets no further
-attempt, no failover and no catch-up. The next instant runs as usual, unless the job is
-paused: 'wasmjob job pause JOB --now' does both. The command does not end runs that begin
-after it has listed them, and cannot end runs on Java hosts.
+What is killed is completed as CANCELLED, with who killed it: it is not tried
+again, without failover and without catch-up. The next instant runs
+as usual; 'wasmjob job pause JOB --now' prevents that. A run that begins after the
+command has looked is not meant. What runs on a Java host cannot be ended here.
 
-Exit codes: 0 all runs have ended, or none ran; 1 an error, or there is no such item or
-run; 2 the command line is wrong; 4 a run goes on, or the command did not wait for it.`,
+Exit codes: 0 all of it has ended, or nothing ran; 1 an error, or there is no such
+item or run; 2 the command line; 4 something runs on, or was not waited for.`,
 		Example: `  wasmjob job kill cities
   wasmjob job kill cities --item 2 --grace 30s
   wasmjob job kill cities --run cities/2026-03-01T10:00:00.000Z/2 --grace 0s
@@ -98,9 +99,9 @@ run; 2 the command line is wrong; 4 a run goes on, or the command did not wait f
 				n, ok := itemOfRun(args[0], run)
 				switch {
 				case !ok:
-					return command.Usagef("--run: %q is not a run of %s; expected JOB/INSTANT/ITEM, as in the log and the history", words.Clip(run), args[0])
+					return command.Usagef("--run: %q is not a run of %s; a run is JOB/INSTANT/ITEM, as in the log and the history", words.Clip(run), args[0])
 				case item >= 0 && item != n:
-					return command.Usagef("--run: %q is not a run of item %d", words.Clip(run), item)
+					return command.Usagef("--run: %q is not of item %d", words.Clip(run), item)
 				}
 				o.Item = n
 			}
@@ -114,7 +115,7 @@ run; 2 the command line is wrong; 4 a run goes on, or the command did not wait f
 		},
 	}
 	addItemFlag(cmd, &item)
-	cmd.Flags().StringVar(&run, "run", "", "end only the run with this `ID`")
+	cmd.Flags().StringVar(&run, "run", "", "only the run with this `ID`, if it is what runs")
 	f.add(cmd)
 	t = p.AddChange(cmd)
 	cmd.ValidArgsFunction = p.JobNames(t)
@@ -129,19 +130,20 @@ func itemOfRun(job, run string) (item int, ok bool) {
 	return n, ok && found && fire != "" && err == nil && n >= 0
 }
 
-// endRuns kills the current runs of one job, and prints meanwhile what it waits for.
+// endRuns kills what runs of one job, and says meanwhile what it waits for.
 func endRuns(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) (*admin.Kills, error) {
 	said := false
 	return r.Kill(ctx, job, o, func(k *admin.Kills) {
 		if open := k.Open(); !said && open > 0 && o.Wait > 0 && !f.asJSON {
 			said = true
-			fmt.Fprintf(p.Err, "wasmjob: asked %s of %s to end; waiting at most %s\n", words.Count(open, "run"), job, words.Duration(o.Wait))
+			fmt.Fprintf(p.Err, "wasmjob: asked for the end of %s of %s; waits at most %s\n", words.Count(open, "run"), job, words.Duration(o.Wait))
 		}
 	})
 }
 
-// endNow ends the runs of a disabled job, or of all meant jobs. A host may have begun items before it saw the disable, so
-// that endNow checks again until nothing runs.
+// endNow ends what runs of a job that was disabled, or of all that were meant.
+// A host may have begun something before it saw that: it looks again until
+// nothing runs.
 func endNow(ctx context.Context, p *command.Program, r *command.Reached, job string, f killFlags, o admin.KillOptions) error {
 	names := []string{job}
 	if job == "" {
@@ -168,8 +170,8 @@ func endNow(ctx context.Context, p *command.Program, r *command.Reached, job str
 	return judgeKills(p, all, f)
 }
 
-// meant returns the jobs that a command without a job's name concerns: those of the host, as with disable, or all of the
-// registry.
+// meant are the jobs that a command without a job's name is about: those of the
+// host, as with disable, or all that the registry has.
 func meant(ctx context.Context, r *command.Reached, server string) ([]string, error) {
 	var names []string
 	if r.Client != nil && server == "" {
@@ -189,7 +191,7 @@ func meant(ctx context.Context, r *command.Reached, server string) ([]string, er
 	return names, err
 }
 
-// judgeKills shows the results of kills.
+// judgeKills shows what became of what was to end.
 func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	open, runs := 0, 0
 	for _, k := range all {
@@ -203,7 +205,7 @@ func judgeKills(p *command.Program, all []*admin.Kills, f killFlags) error {
 	case f.asJSON:
 		err = p.PrintJSON(all)
 	case runs == 0:
-		_, err = fmt.Fprintln(p.Out, "nothing is running")
+		_, err = fmt.Fprintln(p.Out, "nothing of it runs")
 	default:
 		_, err = p.Out.Write([]byte(show.Kills(p.Tables(), all)))
 	}
@@ -218,15 +220,15 @@ func releaseCommand(p *command.Program) *cobra.Command {
 	item := -1
 	cmd := &cobra.Command{
 		Use:   "release JOB [flags]",
-		Short: "Release items that are held back, so that they run again",
-		Long: `Release items that are held back: all of the job, or with --item one. An item is held back
-after hosts have died during its runs, maxHostDeaths times in a row. A released item runs
-at its next instant; instants that were due while it was held back do not run.
-'wasmjob job items JOB' shows the items that are held back, and which hosts died.
+		Short: "Let items run again that are held back",
+		Long: `Let items run again that are held back: a host holds an item back when hosts have died
+in as many of its runs in a row as the job's maxHostDeaths says. All are released, or
+with --item one. They run at their next instant; what was due until now does not run.
+'wasmjob job items JOB' shows which items are held back, and which hosts died.
 
-Items whose guests asked to run again later begin now. Without --item, the command also
-ends the pauses of 'rate' keys that guests of the job have asked for; 'wasmjob job limits'
-shows those pauses and the job.`,
+Items that wait because their guests asked to run again later begin now. Without --item
+this also ends the pauses of keys of 'rate' that guests of the job have asked for:
+'wasmjob job limits' names the job.`,
 		Example: "  wasmjob job release cities\n  wasmjob job release cities --item 2\n  wasmjob job release cities --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly("the job's name"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -240,7 +242,7 @@ shows those pauses and the job.`,
 				case len(items) == 0 && item >= 0:
 					what = fmt.Sprintf("item %d of %s is not held back", item, args[0])
 				case len(items) == 0:
-					what = "no item of " + args[0] + " is held back"
+					what = "nothing of " + args[0] + " is held back"
 				}
 				return p.Done(r.Similar(ctx, args[0], err), what)
 			})

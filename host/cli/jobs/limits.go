@@ -18,10 +18,10 @@ func limitsCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "limits [flags]",
 		SuggestFor: []string{"concurrency", "rates", "permits"},
-		Short:      "Show what runs and waits under 'concurrency' and 'rate'",
-		Long: `Show the keys of 'concurrency' and 'rate' that have items which run, wait, or have begun
-lately: which items have a permit and since when, which hosts wait for a permit, and when
-the next item may begin under a rate.`,
+		Short:      "Show who runs and who waits under 'concurrency' and 'rate'",
+		Long: `Show the keys of 'concurrency' and 'rate' under which something runs, waits, or has begun
+lately: which items have a permit and since when, who waits for one, and from when the
+next may begin under a rate.`,
 		Example: "  wasmjob job limits",
 		Args:    cobra.NoArgs,
 	}
@@ -43,7 +43,7 @@ the next item may begin under a rate.`,
 // limitsText is the answer for people.
 func limitsText(l *admin.Limits, now time.Time) string {
 	if len(l.Permits)+len(l.Rates) == 0 {
-		return "nothing runs or waits under a limit of the cluster\n"
+		return "nothing runs or waits under a limit over the cluster\n"
 	}
 	var b strings.Builder
 	ago := func(t time.Time) string { return words.Duration(max(now.Sub(t), 0).Round(time.Second)) }

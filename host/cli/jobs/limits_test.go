@@ -32,7 +32,7 @@ rate api: 5 of 5 begun in 1m0s, 1 waits
 	}
 	host := http.NewServeMux()
 	host.HandleFunc("GET /v1/limits", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write([]byte(`{"permits":[],"rates":[]}`)) })
-	if shown, _, err := operated(t, host, "", "limits"); err != nil || shown != "nothing runs or waits under a limit of the cluster\n" {
+	if shown, _, err := operated(t, host, "", "limits"); err != nil || shown != "nothing runs or waits under a limit over the cluster\n" {
 		t.Errorf("%v\n%s", err, shown)
 	}
 }

@@ -19,9 +19,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// missing returns an error, with a similar name, if a named job does not exist and no history knows it, or if it has no
-// such item; item is -1 for none. Commands that found nothing call it. It returns nil for patterns, and if the answer is
-// unknown at present.
+// missing is an error if a job that was named is not there and no history knows it, with the name
+// that may be meant, or if it has no such item; item is -1 for none. It is for commands that found
+// nothing. Patterns, and what cannot be known now, are passed over.
 func missing(ctx context.Context, r *command.Reached, job string, item int) error {
 	if job == "" || strings.ContainsAny(job, `*?[\`) {
 		return nil
@@ -29,7 +29,7 @@ func missing(ctx context.Context, r *command.Reached, job string, item int) erro
 	return missingJob(ctx, r, job, item)
 }
 
-// missingJob is missing for a command that accepts no patterns.
+// missingJob is missing for a command that takes no patterns.
 func missingJob(ctx context.Context, r *command.Reached, job string, item int) error {
 	names, err := r.Names(ctx)
 	if err != nil {
@@ -58,8 +58,8 @@ func missingJob(ctx context.Context, r *command.Reached, job string, item int) e
 	return fmt.Errorf("job %q has no item %d; there is %s", words.Clip(job), item, items)
 }
 
-// unheardOf returns an error if no host that answers has a job, and no readable history knows it. The job may still
-// exist.
+// unheardOf is an error if no host that answers has a job, and no history that can be read knows it: there may
+// be one, but nothing can be said of it.
 func unheardOf(ctx context.Context, r *command.Reached, job string) error {
 	names, err := r.Names(ctx)
 	if err != nil || slices.Contains(names, job) || changed(ctx, r, job) {
@@ -71,10 +71,10 @@ func unheardOf(ctx context.Context, r *command.Reached, job string) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("no host that answers has a job %q%s, and it is in no history that can be read; the histories of some hosts cannot be read", words.Clip(job), words.Suggest(job, names))
+	return fmt.Errorf("no host that answers has a job %q%s, and the histories that can be read do not know it; those of some hosts cannot be", words.Clip(job), words.Suggest(job, names))
 }
 
-// missingHost is missing for a named host.
+// missingHost is missing for a host that was named.
 func missingHost(ctx context.Context, r *command.Reached, name string) error {
 	if name == "" {
 		return nil
@@ -89,11 +89,11 @@ func missingHost(ctx context.Context, r *command.Reached, name string) error {
 	if slices.ContainsFunc(list, named) || remembered(ctx, r, "/v1/events", url.Values{"host": {name}}) {
 		return nil
 	}
-	return fmt.Errorf("there is no host %q, and it is in no history; 'wasmjob host list' lists the hosts", words.Clip(name))
+	return fmt.Errorf("there is no host %q, and the histories have none; 'wasmjob host list' lists those that there are", words.Clip(name))
 }
 
-// withoutRuns says why a trigger is not in a list: the hosts' reasons, or what may be the case. missing is an error if
-// nothing is known about it.
+// withoutRuns says why a trigger is not in a list: what hosts said of it, or what may be. missing is an error
+// if nothing is known of it.
 func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger uint64) (why string, missing error) {
 	q := url.Values{"trigger": {strconv.FormatUint(trigger, 10)}}
 	of := ""
@@ -109,18 +109,18 @@ func withoutRuns(ctx context.Context, r *command.Reached, job string, trigger ui
 		return why, nil // without a reason, something else that was asked for leaves it out
 	}
 	if !known && !remembered(ctx, r, "/v1/audit", q) {
-		missing = fmt.Errorf("the histories have no trigger %d%s", trigger, of)
+		missing = fmt.Errorf("there is no trigger %d%s, as far as the histories go", trigger, of)
 	}
-	return fmt.Sprintf("the histories have no run of trigger %d: it waits, or a later trigger ran for both\n", trigger), missing
+	return fmt.Sprintf("no host has begun trigger %d, as far as the histories go: it waits, or a later trigger ran for both\n", trigger), missing
 }
 
-// remembered reports whether a list has a match for a query, or may have one on a host that does not answer.
+// remembered reports whether a list has what a query asks for, or may have it on a host that does not answer.
 func remembered(ctx context.Context, r *command.Reached, path string, query url.Values) bool {
 	_, known := newest[json.RawMessage](ctx, r, path, query)
 	return known
 }
 
-// newest returns the first record of a list, nil without one; known is as for remembered.
+// newest is the first record of a list, nil for none; known is as remembered has it.
 func newest[T any](ctx context.Context, r *command.Reached, path string, query url.Values) (record *T, known bool) {
 	q := maps.Clone(query)
 	q.Set("limit", "1")
@@ -138,8 +138,8 @@ func newest[T any](ctx context.Context, r *command.Reached, path string, query u
 	}
 }
 
-// changed reports whether a job is known to have been changed. Refused changes, and those about alerts, do not count,
-// because the job may never have existed.
+// changed reports whether a job is known to have been changed: what was refused, or was about alerts,
+// may have been of one that there never was.
 func changed(ctx context.Context, r *command.Reached, job string) bool {
 	var found cluster.Found[history.Change]
 	q := url.Values{"job": {cluster.Literal(job)}, "limit": {strconv.Itoa(history.MaxLimit)}, "what": {"!silence", "!end", "!test"}}

@@ -1,4 +1,5 @@
-// Package jobs has the commands that show and operate a cluster, through one of its hosts or the registry.
+// Package jobs has the commands that look at a cluster and operate it: by one of its
+// hosts, or by the registry itself.
 package jobs
 
 import (
@@ -53,16 +54,16 @@ func Status(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "status [JOB] [flags]",
 		SuggestFor: []string{"describe", "get"},
-		Short:      "Show the state of the host, or of a job on all hosts",
-		Long: `Show the jobs of the host that is asked, their items and modules, and the files that it
-rejected, with the reasons. Without --items, the list of items has only those that run,
-did not end with OK, are paused or held back, or misfired.
+		Short:      "Show what the host is doing, or who runs a job",
+		Long: `Show the jobs of the running host, their items, their modules, and the files that it
+refused, with the reasons. Only those items are shown that run, that did not end well,
+that are paused or held back, or that misfired; --items shows all.
 
-With a job's name, show the job's health, its next fire, the outcome of its last fire, and
-its instances on all hosts: the state of each, the items that it owns and runs, and its
-module. The host that is asked adds what it grants to the job, who signed the job's
-module, and what the job's last runs did outside. With --zk the command asks the
-registry, which does not know when a job fires next.`,
+With a job's name, show whether the job is well, when it fires next and how it ended
+last, and its instances on all hosts: their state, what they own and run, and which
+module; and, of the host that is asked, what the job is granted, who signed its module,
+and what its last runs did outside. With --zk the registry itself is asked, which does
+not know when a job fires next.`,
 		Example: `  wasmjob status
   wasmjob status cities
   wasmjob status --watch
@@ -76,7 +77,7 @@ registry, which does not know when a job fires next.`,
 		},
 	}
 	how.Add(cmd, "it")
-	cmd.Flags().BoolVar(&all, "items", false, "list all items")
+	cmd.Flags().BoolVar(&all, "items", false, "show all items")
 	return p.OnTarget(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		return p.Show(ctx, &how, func() (any, string, error) { return statusOf(ctx, p, r, args, all) })
 	})
@@ -105,7 +106,7 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 			}
 		}
 		if len(refused) > 0 {
-			text += "\nRejected on the host that was asked\n" + p.Tables().Wrapped(show.Refused(p.Tables(), refused, time.Now()))
+			text += "\nRefused on the host that was asked\n" + p.Tables().Wrapped(show.Refused(p.Tables(), refused, time.Now()))
 		}
 		return jobReport{s, whole, here, refused}, text, nil
 	case r.Client != nil:
@@ -122,20 +123,20 @@ func statusOf(ctx context.Context, p *command.Program, r *command.Reached, args 
 	return list, r.Registry.Heading(p.Tables()) + "\n" + namespaceText(ctx, p, r, list), nil
 }
 
-// namespaceText shows the jobs of a namespace; if it has none, it names namespaces that have jobs.
+// namespaceText shows the jobs of a namespace; if it has none, it says where there are some.
 func namespaceText(ctx context.Context, p *command.Program, r *command.Reached, list []admin.Brief) string {
 	none := ""
 	if len(list) == 0 {
 		none = "no jobs in namespace " + r.Registry.Namespace
 		if others, err := r.Registry.Jobs.Namespaces(ctx); err == nil && len(others) > 0 {
-			none += "; there are jobs in " + strings.Join(others, ", ") + words.Suggest(r.Registry.Namespace, others)
+			none += "; there are some in " + strings.Join(others, ", ") + words.Suggest(r.Registry.Namespace, others)
 		}
 	}
 	return show.Namespace(p.Tables(), list, none, time.Now())
 }
 
-// jobReport is the output of status for one job as JSON: from the registry, from all hosts together, and from the host
-// that was asked.
+// jobReport is what status shows of one job as JSON: what the registry has, what the hosts
+// say together, and what the host has that was asked.
 type jobReport struct {
 	*admin.Shards
 	Cluster *cluster.Job      `json:"cluster,omitempty"`
@@ -144,8 +145,7 @@ type jobReport struct {
 	Refused []engine.Refusal `json:"refused,omitempty"`
 }
 
-// onAllHosts returns the job as its hosts report it; nil if the command asks the registry, or if no host knows the job
-// yet.
+// onAllHosts is the job as its hosts say that it is; nil if no host is asked, or none knows it yet.
 func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.Job, error) {
 	if r.Client == nil {
 		return nil, nil
@@ -158,8 +158,8 @@ func onAllHosts(ctx context.Context, r *command.Reached, job string) (*cluster.J
 	return &d.Job, err
 }
 
-// here returns the job on the host that is asked, nil without a host or if the host does not have it, and the job's files
-// that this host refuses.
+// here is the job on the host that is asked, nil if none is or it does not have the job, and
+// which of the job's files that host refuses.
 func here(ctx context.Context, r *command.Reached, job string) (here *engine.JobStatus, refused []engine.Refusal, err error) {
 	if r.Client == nil {
 		return nil, nil, nil
@@ -189,10 +189,10 @@ func jobsCommand(p *command.Program) *cobra.Command {
 		Use:        "list [flags]",
 		SuggestFor: []string{"list", "ls", "ps"},
 		Short:      "List the jobs of all hosts, or of the registry",
-		Long: `List the jobs of all hosts of the cluster: state, health, next fire, and the outcome of
-the last fire. The list includes jobs that no host of wasmjob has: their health is error,
-or their state is "elsewhere" if ElasticJob's hosts have them. With --zk the command lists
-what the registry knows of each job.`,
+		Long: `List the jobs of all hosts of the cluster: what they do, whether they are well, when
+they fire next, and how they ended last. Jobs that no host has are among them: they are
+in error, or elsewhere if hosts of ElasticJob have them. With --zk all are listed as the
+registry has them.`,
 		Example: "  wasmjob job list\n  wasmjob job list --health failing,late\n  wasmjob job list --job 'etl-*' --sort -duration\n  wasmjob job list --zk zk1:2181 --namespace prod",
 		Args:    command.Exactly(),
 	}
@@ -235,7 +235,7 @@ what the registry knows of each job.`,
 	return cmd
 }
 
-// jobFlags select the jobs to list.
+// jobFlags say which jobs are listed.
 type jobFlags struct {
 	text, host, sort              string
 	jobs, health, state, outcomes []string
@@ -243,25 +243,25 @@ type jobFlags struct {
 }
 
 func (f *jobFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.text, "text", "", "only jobs whose name or description contains this `TEXT`")
-	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only jobs whose names match one of these `PATTERNS`")
+	cmd.Flags().StringVar(&f.text, "text", "", "only those whose name or description contains this `TEXT`")
+	cmd.Flags().StringSliceVar(&f.jobs, "job", nil, "only those whose names match one of these `PATTERNS`")
 	addLabelFlag(cmd, &f.labels)
-	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only jobs of this `HEALTH`: error, failing, late, paused, ok")
-	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only jobs in these `STATES`: running, paused (or disabled, its name in the API), stopped, removed, …")
-	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only jobs whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
+	cmd.Flags().StringSliceVar(&f.health, "health", nil, "only those of this `HEALTH`: error, failing, late, paused, ok")
+	cmd.Flags().StringSliceVar(&f.state, "state", nil, "only in these `STATES`: running, paused (disabled, as the API has it, is the same), stopped, removed, …")
+	cmd.Flags().StringSliceVar(&f.outcomes, "outcome", nil, "only those whose last fire has one of these `OUTCOMES`: OK, FAIL, TIMEOUT, TRAP, …")
 	cmd.Flags().StringVar(&f.host, "host", "", hostHelp)
-	cmd.Flags().StringVar(&f.sort, "sort", "name", "sort by this `ORDER`: name, next, last, health or duration; -next reverses it")
+	cmd.Flags().StringVar(&f.sort, "sort", "name", "the `ORDER`: by name, next, last, health or duration; -next is the reverse")
 	_ = cmd.RegisterFlagCompletionFunc("health", oneOf(texts(cluster.Healths())...))
 	_ = cmd.RegisterFlagCompletionFunc("state", oneOf(stateWords()...))
 	_ = cmd.RegisterFlagCompletionFunc("outcome", oneOf(texts(history.Outcomes())...))
 	_ = cmd.RegisterFlagCompletionFunc("sort", oneOf("name", "next", "last", "health", "duration"))
 }
 
-// ofHosts rejects the flags for a list from the registry, which has all jobs by name.
+// ofHosts refuses the flags for a list of the registry's, which has all jobs by name.
 func (*jobFlags) ofHosts(cmd *cobra.Command) error {
 	for _, name := range []string{"text", "job", "label", "health", "state", "outcome", "host", "sort"} {
 		if cmd.Flags().Changed(name) {
-			return command.Usagef("--%s needs a host; the registry's jobs are all listed, by name", name)
+			return command.Usagef("--%s is for the jobs of hosts; of the registry all are listed, by name", name)
 		}
 	}
 	return nil
@@ -305,24 +305,23 @@ func (f *jobFlags) list(ctx context.Context, c *client.Client) (*service.Jobs, e
 
 func enableCommand(p *command.Program) *cobra.Command {
 	return switchCommand(p, "resume", "enable", "Let a job, a server or an item run again",
-		`Let a paused job run again on all its servers, with --server on one of them, or
-with --item only one of its items. --server without a job, or with --all, resumes
-all jobs on that server. An item that was paused with --item stays paused until it
-is resumed with --item; the output names such items.`, true)
+		`Let a job that was paused run again, on all its servers; with --server on one
+of them, with --item one of its items. --server without a job, or with --all, is
+all jobs of that server. An item that was paused with --item stays so until it is
+resumed the same way; the answer says which.`, true)
 }
 
 func disableCommand(p *command.Program) *cobra.Command {
 	return switchCommand(p, "pause", "disable", "Keep a job, a server or an item from running",
-		`Keep a job from running on all servers, with --server on one of them (the others
-take over its items), or with --item only one of its items. Items that run go on to
-their end. --now ends them as 'wasmjob job kill' does, and the command then has the
-exit codes of 'wasmjob job kill'. --server without a job, or with --all, pauses all
-jobs on that server. A pause lasts until the same job, server or item is resumed, or
-with --until ends at that time by the registry's clock. With a durable registry a
-pause survives restarts of the hosts.`, false)
+		`Keep a job from running on any server; with --server on one of them, whose items
+go to the others; with --item one of its items. What runs goes on to its end, or
+with --now is ended as by 'wasmjob job kill', whose exit codes it has then.
+--server without a job, or with --all, is all jobs of that server. It lasts until
+the same is resumed, or with --until ends by itself at that time, by the registry's
+clock; and with a durable registry it outlives the hosts.`, false)
 }
 
-// switching is a pause or resume with its flags.
+// switching is a pause or its end: what its flags ask for.
 type switching struct {
 	enable   bool
 	done     string // as the message says it
@@ -338,13 +337,13 @@ func (w *switching) check(cmd *cobra.Command) error {
 	byItem := cmd.Flags().Changed("item")
 	switch {
 	case byItem && w.all:
-		return command.Usagef("--item and --all cannot be combined")
+		return command.Usagef("--item and --all do not go together")
 	case byItem && w.server != "":
-		return command.Usagef("--item and --server cannot be combined")
+		return command.Usagef("--item and --server do not go together")
 	case byItem && w.item < 0:
 		return command.Usagef("--item: %d is not a number from 0", w.item)
 	case !w.now && w.ending.given(cmd):
-		return command.Usagef("--grace, --wait and --json need --now")
+		return command.Usagef("--grace, --wait and --json go with --now")
 	}
 	if w.until == "" {
 		return nil
@@ -354,14 +353,14 @@ func (w *switching) check(cmd *cobra.Command) error {
 		return command.Usagef("--until: %v", err)
 	}
 	if !at.After(time.Now()) {
-		return command.Usagef("--until: found %s, expected a time in the future", at.Format(time.RFC3339))
+		return command.Usagef("--until: found %s, expected a time that is to come", at.Format(time.RFC3339))
 	}
 	w.untilAt = at
 	return nil
 }
 
-// perform switches a job, or all jobs if job is empty, and returns what it did. For one job it first reads what is
-// enabled. It ignores an error of that read, because the change fails with the same error or the cause has passed.
+// perform switches a job, or all if it is empty, and says what it did. Of one job it looks first what is
+// enabled, and what is not; the error of the look is that of the change, or is over.
 func (w *switching) perform(ctx context.Context, r *command.Reached, job string) (what string, err error) {
 	var before *admin.Shards
 	already := ""
@@ -453,13 +452,13 @@ func switchCommand(p *command.Program, name, alias, short, long string, enable b
 		},
 	}
 	if !enable {
-		cmd.Flags().BoolVar(&w.now, "now", false, "also end the items that run")
-		cmd.Flags().StringVar(&w.until, "until", "", "end the pause at this `TIME`: 2h or 7d from now, 15:04, \"2026-03-28 09:00\", RFC 3339")
+		cmd.Flags().BoolVar(&w.now, "now", false, "end what runs, too")
+		cmd.Flags().StringVar(&w.until, "until", "", "resume it at this `TIME`: 2h or 7d from now, 15:04, \"2026-03-28 09:00\", RFC 3339")
 		w.ending.add(cmd)
 	}
 	addItemFlag(cmd, &w.item)
 	cmd.Flags().StringVar(&w.server, "server", "", "only the server with this `IP`")
-	cmd.Flags().BoolVar(&w.all, "all", false, "all jobs on all servers of the namespace")
+	cmd.Flags().BoolVar(&w.all, "all", false, "all jobs of the host, or with --zk of the namespace")
 	t = p.AddChange(cmd)
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
@@ -470,8 +469,7 @@ func addItemFlag(cmd *cobra.Command, item *int) {
 	cmd.Flags().IntVar(item, "item", -1, "only this item, `N` from 0")
 }
 
-// shutdownCommand returns the command that takes instances out of a job. With ofHosts it is the command of the group
-// host, for all jobs.
+// shutdownCommand takes instances out of a job, or of all jobs: ofHosts is for the latter alone, in the group of hosts.
 func shutdownCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	server, instance := "", ""
 	cmd := &cobra.Command{
@@ -479,18 +477,18 @@ func shutdownCommand(p *command.Program, ofHosts bool) *cobra.Command {
 		Aliases:    []string{"shutdown"},
 		SuggestFor: []string{"stop"},
 		Short:      "Stop instances of a job until they are started again",
-		Long: `Take instances out of a job: all of them, those of one server, or one. The instances
-finish their runs within the host's drain timeout and leave the job; other instances take
-over their items. The host's process goes on. The command does not wait for this:
-'wasmjob host list' and 'wasmjob status JOB' show what still runs.
+		Long: `Take instances out of a job: all of the job, those of a server, or one. They finish
+what they run within the host's drain timeout and leave the job; their items go to the
+others. The process of the host goes on. The command does not wait for that: 'wasmjob
+host list' and 'wasmjob status JOB' show what still runs.
 
-The drain lasts until 'wasmjob job restore JOB' or 'wasmjob job start JOB'. It also holds
-for instances that start later: of the whole job, with --server on that server, with
---instance in that process. 'wasmjob host drain' takes a host out of all its jobs.
+It holds until 'wasmjob job restore JOB' or 'wasmjob job start JOB' takes it back, also
+for instances that come later: of the job, with --server of that server, with --instance
+of that process. 'wasmjob host drain' takes a host out of all its jobs.
 
-The command refuses to drain a Java instance that runs items of a job with failover:
-without its node in the registry the instance looks crashed, and other hosts would run
-its items again. Pause its server, and wait until it runs nothing.`,
+A Java instance that runs items of a job with failover is refused: without its node
+in the registry it looks like a crashed one, and its items would run again
+elsewhere. Pause its server and wait until it runs nothing.`,
 		Example: `  wasmjob job drain cities
   wasmjob job drain cities --instance 10.0.0.7@-@4711-1f2e3d4c
   wasmjob job drain cities --server 10.0.0.7`,
@@ -503,17 +501,16 @@ its items again. Pause its server, and wait until it runs nothing.`,
 	}
 	if ofHosts {
 		cmd.Use, cmd.Short = "drain [flags]", "Take hosts out of all their jobs until they are started again"
-		cmd.Long = `Take the instances on a server, or one instance, out of all their jobs. The instances
-finish their runs within the host's drain timeout and leave the jobs; other hosts take
-over their items. The host's process goes on. The command does not wait for this:
-'wasmjob host list' shows what still runs. The drain lasts until 'wasmjob host start', and
-also holds for instances that start later on that server. 'wasmjob job drain' drains one
-job.`
+		cmd.Long = `Take the instances on a server, or one, out of all their jobs. They finish what they run
+within the host's drain timeout and leave the jobs; their items go to the others. The
+process of the host goes on. The command does not wait for that: 'wasmjob host list'
+shows what still runs. It holds until 'wasmjob host start' takes it back, also for
+instances that come later on that server. 'wasmjob job drain' is for one job.`
 		cmd.Example = "  wasmjob host drain --server 10.0.0.7\n  wasmjob host drain --server 10.0.0.7 --zk zk1:2181 --namespace prod"
 		cmd.Args = noJob(&server, &instance)
 	}
-	cmd.Flags().StringVar(&server, "server", "", "drain the instances on the server with this `IP`")
-	cmd.Flags().StringVar(&instance, "instance", "", "drain the instance with this `ID`; 'wasmjob status JOB' shows the ids")
+	cmd.Flags().StringVar(&server, "server", "", "the instances on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "the instance with this `ID`; 'wasmjob status JOB' shows them")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		job := ""
 		if len(args) > 0 {
@@ -529,9 +526,9 @@ job.`
 		then := ""
 		switch {
 		case job != "":
-			then = "; once they have stopped, " + words.Command("status", job) + " no longer shows them"
+			then = "; when they have, " + words.Command("status", job) + " shows them no more"
 		case r.Client != nil:
-			then = "; wasmjob host list shows when they have stopped"
+			then = "; wasmjob host list shows when they have"
 		}
 		return p.Done(r.Similar(ctx, job, r.Shutdown(ctx, job, server, instance)), "asked "+what+" of "+cmp.Or(job, "all jobs")+" to stop"+then)
 	})
@@ -547,19 +544,18 @@ func noJob(server, instance *string) cobra.PositionalArgs {
 	}
 }
 
-// startCommand returns the command that lets hosts join jobs again. With ofHosts it is the command of the group host, for
-// all jobs.
+// startCommand has hosts join jobs again: ofHosts is for all jobs of hosts alone, in the group of hosts.
 func startCommand(p *command.Program, ofHosts bool) *cobra.Command {
 	var t *command.Target
 	server, instance := "", ""
 	cmd := &cobra.Command{
 		Use:   "start JOB [flags]",
-		Short: "Start a drained job again, on one host",
-		Long: `Have the host that is asked join a job again that 'wasmjob job drain' stopped there. The
-start holds for that host, and for hosts that start at its address later: run the command
-on each host that is to run the job. A removed job comes back on all hosts that have its
-definition, as with 'wasmjob job restore'. If the job runs here, nothing changes.
-'wasmjob host start' starts all jobs of a host again.`,
+		Short: "Bring a drained job back, on one host",
+		Long: `Have the host join a job again that 'wasmjob job drain' stopped there. It is for one
+host, and for what is started at its address later: give it on each host that is to run
+the job. A job that was removed comes back on all hosts that have its definition, as by
+'wasmjob job restore'. A job that runs is left alone.
+'wasmjob host start' brings a host back into all its jobs.`,
 		Example: `  wasmjob job start cities
   wasmjob job start cities --admin 10.0.0.7:9770 --token-file token`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -567,7 +563,7 @@ definition, as with 'wasmjob job restore'. If the job runs here, nothing changes
 				return command.Exactly("the job's name")(cmd, args)
 			}
 			if len(args) > 0 {
-				return command.Usagef("--server and --instance start all jobs that were drained there: leave the job out, or run the command on that host")
+				return command.Usagef("with --server or --instance, all jobs that were drained there are started: leave the job out, or give the command on that host")
 			}
 			return nil
 		},
@@ -577,7 +573,7 @@ definition, as with 'wasmjob job restore'. If the job runs here, nothing changes
 				return err
 			}
 			if direct {
-				return command.Usagef("only a host can start a job again: leave --zk, --config and --namespace out")
+				return command.Usagef("only a host can start a job again, not the registry: leave --zk, --config and --namespace out")
 			}
 			t.One = len(args) > 0
 			return p.With(cmd, t, func(ctx context.Context, r *command.Reached) error {
@@ -590,9 +586,9 @@ definition, as with 'wasmjob job restore'. If the job runs here, nothing changes
 		},
 	}
 	if ofHosts {
-		cmd.Use, cmd.Short = "start [flags]", "Start all jobs of drained hosts again"
-		cmd.Long = `Have the instances on a server, or one instance, join all jobs again that were drained
-there. The command can ask any host of the cluster.`
+		cmd.Use, cmd.Short = "start [flags]", "Have hosts that were drained run their jobs again"
+		cmd.Long = `Have the hosts on a server, or one, join again all jobs that were drained there. Any
+host of the cluster can be asked.`
 		cmd.Example = "  wasmjob host start --server 10.0.0.7"
 		cmd.Args = noJob(&server, &instance)
 	}
@@ -600,13 +596,13 @@ there. The command can ask any host of the cluster.`
 	registry := pflag.NewFlagSet("", pflag.ContinueOnError)
 	p.RegistryFlags(registry)
 	registry.VisitAll(func(f *pflag.Flag) { cmd.Flags().Lookup(f.Name).Hidden = true }) // only to say why they are refused
-	cmd.Flags().StringVar(&server, "server", "", "start all jobs that were drained on the server with this `IP`")
-	cmd.Flags().StringVar(&instance, "instance", "", "start all jobs that were drained on the instance with this `ID`, which 'wasmjob host list -o json' shows as report.status.instance")
+	cmd.Flags().StringVar(&server, "server", "", "all jobs that were drained on the server with this `IP`")
+	cmd.Flags().StringVar(&instance, "instance", "", "all jobs that were drained on the instance with this `ID`: 'wasmjob host list -o json' has it as report.status.instance")
 	cmd.ValidArgsFunction = p.JobNames(t)
 	return cmd
 }
 
-// startInstances lets hosts join all jobs again that were shut down there.
+// startInstances has hosts join again all jobs that were shut down there.
 func startInstances(ctx context.Context, p *command.Program, r *command.Reached, server, instance string) error {
 	var started service.Restored
 	path := "/v1/start?" + url.Values{"server": {server}, "instance": {instance}}.Encode()
@@ -628,10 +624,10 @@ func restoreCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "restore JOB [flags]",
 		Short: "Bring a removed or drained job back, on all its hosts",
-		Long: `Have all hosts that still have the job's definition file join the job again after 'wasmjob
-job remove' or 'wasmjob job drain'. The job keeps its records and offsets, unless it was
-removed with --purge. A removed job comes back with the settings of its definition: edits
-from before the removal are lost.`,
+		Long: `Have all hosts that still have the job's definition file join it again, after
+'wasmjob job remove' or 'wasmjob job drain' took it from them. The job begins with its
+records and offsets, unless it was removed with --purge. One that was removed has
+the settings of its last definition: what was edited before is gone.`,
 		Example: "  wasmjob job restore cities",
 		Args:    command.Exactly("the job's name"),
 	}
@@ -646,7 +642,7 @@ from before the removal are lost.`,
 		}
 		done := "restored " + args[0] + " on " + strings.Join(restored.Hosts, ", ")
 		if removed {
-			done += " with the settings of its definition file; edits from before the removal are lost"
+			done += " with the settings of its definition file: what was edited before the removal is gone"
 		}
 		err = p.Done(nil, done)
 		if len(restored.Failed) > 0 {
@@ -656,7 +652,7 @@ from before the removal are lost.`,
 	})
 }
 
-// isRemoved reports whether a job is removed on a host; false if unknown.
+// isRemoved reports whether a job is removed on a host; false also if that is not known.
 func isRemoved(ctx context.Context, r *command.Reached, job string) bool {
 	var d service.JobDetail
 	if err := r.Client.Get(ctx, "/v1/jobs/"+url.PathEscape(job), &d); err != nil {
@@ -695,17 +691,16 @@ func removeCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:        "remove JOB [flags]",
 		SuggestFor: []string{"delete", "rm"},
-		Short:      "Remove a job from the registry",
-		Long: `Remove a job from the registry. Hosts that have the job stop it; its runs end within their
-drain timeout. No host brings the job back, not even one that starts later, until
-'wasmjob job restore' does or a host gets a new version of its definition. The job's
-offsets and records stay for a later job of that name, unless --purge is given; its runs
-stay in the histories. Edited settings are lost: the job comes back with the settings of
-its definition file.`,
+		Short:      "Take a job out of the registry",
+		Long: `Take a job out of the registry. Hosts that run it stop it: what runs ends within
+their drain timeout. No host brings it back, whenever it comes, until 'wasmjob job
+restore' does, or a host has a definition of it that is new. Its offsets and records
+stay, for a later job of that name, unless --purge is given; its runs stay in the
+histories. Settings that were edited are lost: the job comes back as its file has it.`,
 		Example: "  wasmjob job remove cities\n  wasmjob job remove cities --purge",
 		Args:    command.Exactly("the job's name"),
 	}
-	cmd.Flags().BoolVar(&purge, "purge", false, "also delete its offsets and records")
+	cmd.Flags().BoolVar(&purge, "purge", false, "forget its offsets and records too")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, args []string) error {
 		what := "removed " + args[0]
 		if purge {
@@ -716,7 +711,8 @@ its definition file.`,
 	})
 }
 
-// stillDefined returns which definition files define a job that is about to be removed; empty if unknown.
+// stillDefined says which definition files have a job that is about to be removed; empty if that
+// is not known.
 func stillDefined(ctx context.Context, r *command.Reached, job string) string {
 	if r.Client == nil {
 		return ""
@@ -738,5 +734,5 @@ func stillDefined(ctx context.Context, r *command.Reached, job string) string {
 	if len(files) == 0 {
 		return ""
 	}
-	return "; still defined by " + strings.Join(files, ", ") + ": if the file changes or its host restarts, the job comes back, with the settings of the file and without edits"
+	return "; still defined by " + strings.Join(files, ", ") + ": a change of the file or a restart of its host brings the job back, with the settings of the file and without edits"
 }

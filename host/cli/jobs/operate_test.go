@@ -26,7 +26,7 @@ func TestTriggerAsJSON(t *testing.T) {
 		}
 	}
 	answer = `{"trigger":7,"earlier":5}`
-	want := "triggered cities; trigger 5 still waits on some hosts: a host that has begun none of its items runs once for both, as trigger 7; 'wasmjob job runs cities --trigger 7' shows its runs\n"
+	want := "triggered cities; hosts still keep trigger 5: those that have begun nothing of it run once for both, as trigger 7; 'wasmjob job runs cities --trigger 7' shows its runs\n"
 	if shown, _, err := operated(t, host, "", "trigger", "cities"); err != nil || shown != want {
 		t.Errorf("%v\n%s", err, shown)
 	}
@@ -65,7 +65,7 @@ func TestTriggerWithoutRuns(t *testing.T) {
 		}
 		fmt.Fprint(w, `{"records":[{"time":"2026-03-01T10:00:00Z","who":"ann","what":"trigger","job":"slow","trigger":6}]}`)
 	})
-	const waits = "the histories have no run of trigger %s: it waits, or a later trigger ran for both\n"
+	const waits = "no host has begun trigger %s, as far as the histories go: it waits, or a later trigger ran for both\n"
 	for trigger, want := range map[string]string{
 		"5": "trigger 5 did not run on host 10.0.0.1: trigger 7 came before this one had begun here: it counts for both\n",
 		"6": fmt.Sprintf(waits, "6"), "8": "no LIST\n", "9": fmt.Sprintf(waits, "9"),
@@ -78,11 +78,11 @@ func TestTriggerWithoutRuns(t *testing.T) {
 	}
 	for args, want := range map[string]string{"runs slow": ` of job "slow"`, "history slow -o json": ` of job "slow"`, "runs": ""} {
 		shown, _, err := operated(t, host, "", append(strings.Fields(args), "--trigger", "7")...)
-		if want = "the histories have no trigger 7" + want; err == nil || err.Error() != want || shown != "" {
+		if want = "there is no trigger 7" + want + ", as far as the histories go"; err == nil || err.Error() != want || shown != "" {
 			t.Errorf("%s: %v, want %s\n%s", args, err, want, shown)
 		}
 	}
-	if shown, _, err := operated(t, host, "the histories have no", "runs", "slow", "--trigger", "7", "--watch"); err != nil || !strings.Contains(shown, "no runs") {
+	if shown, _, err := operated(t, host, "no host", "runs", "slow", "--trigger", "7", "--watch"); err != nil || !strings.Contains(shown, "no runs") {
 		t.Errorf("watched: %v\n%s", err, shown)
 	}
 }

@@ -18,15 +18,15 @@ func mayRestartCommand(p *command.Program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
 		Use:   "may-restart [HOST] [flags]",
-		Short: "Say whether a host can restart now, and what a restart would interrupt",
-		Long: `Say whether a host can restart now: which runs would be stopped if they do not end while
-the host drains; which jobs no other host can run, and why not (the others do not have the
-job or its module, refuse it for their grants or settings, or are paused for it); and
-whether the other hosts have free slots for this host's runs. HOST is a name or an id as
-'wasmjob host list' shows it, or a server's address; the default is the host that answers.
+		Short: "Say whether a host may restart now, and what that would stop",
+		Long: `Say whether a host may restart now: what runs there and would be stopped if it does
+not end while the host drains; which jobs no other host can run, and why not (none has
+the job or its module, grants or settings refuse it, it is paused there); and whether the
+others have slots for what it runs. HOST is a name or an id as 'wasmjob host list' shows
+it, or a server's address; without it, the host that answers is meant.
 
-The exit code is 0 for yes, 3 for no, and 7 if the answer is unknown because a host does
-not answer.`,
+The exit code is 0 for yes, 3 for no, and 7 if it is not known because a host does not
+answer.`,
 		Example: "  wasmjob host may-restart 192.0.2.7 && ssh 192.0.2.7 systemctl restart wasmjob",
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 1 {
@@ -63,7 +63,7 @@ not answer.`,
 	return cmd
 }
 
-// restartText returns the answer for people, with its reasons.
+// restartText is the answer for people: the word, and what it rests on.
 func restartText(a *service.Restart, now time.Time) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s: host %s\n", a.Answer, a.Host)

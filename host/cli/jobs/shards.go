@@ -15,10 +15,10 @@ func shardsCommand(p *command.Program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "items JOB [flags]",
 		Aliases: []string{"shards"},
-		Short:   "Show which instance owns which item of a job",
-		Long: `Show the items of a job on all hosts, from the registry: the instance that owns each item,
-the item's state, and its newest run. With --zk, items that wait for a slot are shown as
-RUNNING; a host shows them as QUEUED.`,
+		Short:   "Show which instance has which item of a job",
+		Long: `Show the items of a job on all hosts, as the registry has them: the instance that
+owns each, what it is doing, and its newest run. The registry itself (--zk) calls items
+RUNNING that wait for a slot, too: a host calls them QUEUED.`,
 		Example: `  wasmjob job items cities
   wasmjob job items cities --watch
   wasmjob job items cities --zk zk1:2181,zk2:2181 --namespace prod --json`,

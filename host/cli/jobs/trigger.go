@@ -31,13 +31,13 @@ import (
 )
 
 const (
-	// waitTurn is how long one request waits on a host for the end of a fire; after that the command asks again.
+	// waitTurn is how long a host is to wait for the end of a fire before it answers; then it is asked again.
 	waitTurn = 10 * time.Second
-	// askAgain is how long the command waits before it asks a host again that did not answer.
+	// askAgain is how long after a host that does not answer is asked again.
 	askAgain = time.Second
 	// lastLines is how long after the end of a fire its last lines may come.
 	lastLines = time.Second
-	// mostTries is how often a trigger is sent if the answer is lost.
+	// mostTries is how often a trigger is sent whose answer is lost.
 	mostTries = 4
 )
 
@@ -58,29 +58,31 @@ func triggerCommand(p *command.Program) *cobra.Command {
 		Aliases:    []string{"trigger"},
 		SuggestFor: []string{"run-now", "fire"},
 		Short:      "Run a job now",
-		Long: `Run all items of a job now, on all its hosts, regardless of its schedule. Idle items begin
-at once; items that still run begin again when they end. Until a trigger has begun on all
-hosts, further triggers are queued behind it, up to queueMax of the job's definition, and
-run one after the other with their own arguments.
+		Long: `Run all items of a job now, on all its hosts, whatever its schedule says. Items that
+are idle begin at once. Those that still run begin again when they have ended. While a
+trigger has not begun everywhere, further ones are queued behind it, up to queueMax of
+the job's definition, and run one after the other with their own arguments.
 
---items runs only some items. --param replaces the job's parameter for this run. --at
-replaces the instant that the guests see. --arg sets an argument that the job declares;
-other arguments have their defaults.
+With --items only some of the items run; with --param the guests see that text as the
+job's parameter, this once; with --at they see that time as the instant of their run.
+A job that declares arguments is given them with --arg; what is not given has its
+default.
 
---wait waits until all items have ended on all hosts, also for a trigger that is queued;
---follow also shows their log lines. The exit code is 0 if all items ended with OK, 5 if an
-item did not, 6 if an item did not run, and 4 if the run goes on: --timeout has passed, or
-you pressed Ctrl-C, which ends the command and not the run.`,
+--wait waits until all items have ended, on all hosts, and --follow shows what they log
+meanwhile; of a trigger that is queued, until its turn has come and it has ended. The
+exit code says how it went: 0, all items were OK; 5, an item was not; 6, an item did not
+run; 4, it goes on: --timeout was over, or Ctrl-C came, which ends the command and not
+the run.`,
 		Example: "  wasmjob job run cities\n  wasmjob job run cities --items 0,3-5 --param 2026-03-01\n  wasmjob job run settle --arg day=2026-03-01 --arg limit=10\n  wasmjob job run cities --follow --timeout 1h",
 		Args:    command.Exactly("the job's name"),
 	}
 	cmd.Flags().StringVar(&f.items, "items", "", "run only these `ITEMS`: numbers and ranges, such as 0,3-5")
-	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; the history records it")
-	cmd.Flags().StringVar(&f.at, "at", "", "run with this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
-	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; the history records it")
-	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code gives the result")
-	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait as with --wait, and show log lines meanwhile")
-	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "wait at most this `DURATION`; the run goes on after that (default: no limit)")
+	cmd.Flags().StringVar(&f.param, "param", "", "run with this `TEXT` as the job's parameter; it is kept in the history")
+	cmd.Flags().StringVar(&f.at, "at", "", "run for this `TIME` as the instant: 2026-03-01, \"2026-03-01 09:00\", 7d")
+	cmd.Flags().StringArrayVar(&f.named, "arg", nil, "run with this argument, `NAME=VALUE`; may be repeated; it is kept in the history")
+	cmd.Flags().BoolVar(&f.wait, "wait", false, "wait until all items have ended; the exit code says how it went")
+	cmd.Flags().BoolVarP(&f.follow, "follow", "f", false, "wait as with --wait, and show what is logged meanwhile")
+	command.DurationVar(cmd.Flags(), &f.timeout, "timeout", 0, "how long to wait at most, a `DURATION`; the run goes on after that (default: no limit)")
 	f.how.AddOutput(cmd, "the number of the trigger, and how it ended,")
 	return p.OnChange(cmd, func(ctx context.Context, r *command.Reached, names []string) error {
 		args, err := f.args(cmd)
@@ -133,7 +135,7 @@ func (f *triggerFlags) args(cmd *cobra.Command) (tree.TriggerArgs, error) {
 	return args, nil
 }
 
-// made makes the arguments of the trigger; param is nil without a parameter.
+// made makes the arguments of the trigger; param is nil if there is none.
 func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
 	if len(f.named) == 0 {
 		return tree.NewTriggerArgs(f.items, param)
@@ -156,28 +158,27 @@ func (f *triggerFlags) made(param *string) (tree.TriggerArgs, error) {
 	return tree.NewNamedArgs(f.items, string(text))
 }
 
-// check returns why the command cannot wait, before anything is triggered.
+// check reports what keeps the command from waiting, before anything is triggered.
 func (f *triggerFlags) check(ctx context.Context, cmd *cobra.Command, r *command.Reached) error {
 	switch {
 	case !f.wait && cmd.Flags().Changed("timeout"):
-		return command.Usagef("--timeout needs --wait or --follow")
+		return command.Usagef("--timeout is for --wait and --follow")
 	case !f.wait:
 		return nil
 	case f.timeout < 0:
 		return command.Usagef("--timeout: found %s, expected 0s or more", f.timeout)
 	case r.Client == nil:
-		return command.Usagef("--wait needs a host, which reads the histories of all hosts; name a host with --admin instead of ZooKeeper")
+		return command.Usagef("--wait asks a host, which answers from the histories of all hosts; ask one with --admin, not ZooKeeper itself")
 	}
 	report, err := reportOf(ctx, r.Client)
 	if err == nil && report.History == nil {
-		err = errors.New("the host keeps no history (--history off), so it cannot see how the trigger ends; leave --wait out")
+		err = errors.New("the host keeps no history (--history off), so it cannot say how a trigger ends; trigger without --wait")
 	}
 	return err
 }
 
-// triggerOnce triggers a job. If a host's answer is lost, as when the connection breaks, it sends the request again with
-// the same name, so that the host triggers only once. A host forgets names when its process ends, so that triggerOnce
-// does not ask another process.
+// triggerOnce triggers a job. If the answer of a host is lost, as when the connection breaks, the request is sent again under the
+// same name, which the host knows: it triggers once. A host forgets names when its process ends, so another process is not asked.
 func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.TriggerArgs) (admin.Triggered, error) {
 	if r.Client == nil {
 		return r.TriggerWith(ctx, job, args)
@@ -198,18 +199,18 @@ func triggerOnce(ctx context.Context, r *command.Reached, job string, args tree.
 			again, silent = process()
 		}
 		if unknown != nil || silent != nil || !again.Equal(started) || try == mostTries {
-			return made, fmt.Errorf("job %q may have been triggered or not, because the host's answer was lost; 'wasmjob access audit %s --what trigger' shows it: %w", job, words.Argument(job), err)
+			return made, fmt.Errorf("it is not known whether job %q was triggered: 'wasmjob access audit --job %s --what trigger' shows it; the answer was lost: %w", job, words.Argument(job), err)
 		}
 	}
 }
 
-// reportOf returns a host's status without a read from the registry.
+// reportOf is what a host does, without what it would have to read from the registry.
 func reportOf(ctx context.Context, c *client.Client) (report report.Report, err error) {
 	err = c.Get(ctx, "/v1/status", &report)
 	return report, err
 }
 
-// lost reports whether a failed request may have been carried out nevertheless.
+// lost reports whether a request may have been carried out all the same.
 func lost(err error) bool {
 	var said *client.ServerError
 	if errors.As(err, &said) {
@@ -218,7 +219,7 @@ func lost(err error) bool {
 	return !errors.Is(err, client.ErrNoHost)
 }
 
-// pause waits for d. It returns false if the context is done before.
+// pause waits; false: the context is done.
 func pause(ctx context.Context, d time.Duration) bool {
 	t := time.NewTimer(d)
 	defer t.Stop()
@@ -230,12 +231,11 @@ func pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// triggered is the JSON output of trigger.
+// triggered is what trigger shows as JSON.
 type triggered struct {
 	Job string `json:"job"`
 	admin.Triggered
-	// Outcome is how the trigger ended, Items are the verdicts on its items; both are missing if the command did not
-	// wait.
+	// Outcome says how the trigger ended, and Items, of each item, what became of it; both are missing if the command did not wait.
 	Outcome string                `json:"outcome,omitempty"`
 	Items   []explain.ItemVerdict `json:"items,omitempty"`
 }
@@ -247,16 +247,16 @@ func (t *triggered) text(args tree.TriggerArgs, byHost bool) string {
 		done += " with " + args.String()
 	}
 	if t.Queued != 0 {
-		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun on all hosts", t.Queued, words.Count(t.Ahead, "trigger"))
+		done += fmt.Sprintf("; it is queued as number %d behind %s, and runs when they have begun everywhere", t.Queued, words.Count(t.Ahead, "trigger"))
 	}
 	if t.Earlier != 0 {
-		done += fmt.Sprintf("; trigger %d still waits on some hosts: a host that has begun none of its items runs once for both, as trigger %d", t.Earlier, t.Trigger)
+		done += fmt.Sprintf("; hosts still keep trigger %d: those that have begun nothing of it run once for both, as trigger %d", t.Earlier, t.Trigger)
 	}
 	switch {
 	case t.Trigger != 0 && byHost:
 		done += fmt.Sprintf("; '%s --trigger %d' shows its runs", words.Command("job runs", t.Job), t.Trigger)
 	case t.Queued != 0 && byHost:
-		done += fmt.Sprintf("; '%s --trigger %d' shows its progress", words.Command("explain", t.Job), t.Queued)
+		done += fmt.Sprintf("; '%s --trigger %d' says how it stands", words.Command("explain", t.Job), t.Queued)
 	}
 	return done + "\n"
 }
@@ -269,7 +269,7 @@ const (
 	outcomeRunning = "running" // an item goes on, or is to begin
 )
 
-// judge sets Outcome and Items from an answer, and returns the exit code; ExitRunning if not all items have ended.
+// judge sets the outcome and the items from what became of them, and returns the exit code; ExitRunning if not all have ended.
 func (t *triggered) judge(a *explain.Answer) command.Exit {
 	t.Items = a.Items
 	verdicts := []explain.Verdict{a.Verdict}
@@ -295,7 +295,7 @@ func (t *triggered) judge(a *explain.Answer) command.Exit {
 	return exit
 }
 
-// summary counts the items by verdict, the worst first.
+// summary says what became of the items, the worst first.
 func (t *triggered) summary() string {
 	of := make(map[explain.Verdict]tree.Items)
 	for _, i := range t.Items {
@@ -316,13 +316,13 @@ func (t *triggered) summary() string {
 		}
 	}
 	if len(parts) == 0 {
-		return "the state of its items is unknown"
+		return "nothing is known of its items"
 	}
 	return strings.Join(parts, "; ")
 }
 
-// waiting waits for the end of a trigger. A queued trigger has no number of its own until it runs: until then the host
-// knows it by its number in the queue.
+// waiting waits for the end of a trigger. One that is queued has no number of its own until it runs: the host knows it by that of the
+// queue meanwhile.
 type waiting struct {
 	p      *command.Program
 	client *client.Client
@@ -331,14 +331,13 @@ type waiting struct {
 	began time.Time
 }
 
-// look is a host's answer about the fire.
+// look is what a host said of the fire.
 type look struct {
 	answer *explain.Answer
 	err    error
 }
 
-// wait shows lines until the fire has ended, the time-out has passed, or a signal comes, and then the results of the
-// items.
+// wait shows lines until the fire has ended, the time is over, or a signal comes, and then what became of the items.
 func (w *waiting) wait(ctx context.Context) error {
 	signals, end := w.p.Notify()
 	defer end()
@@ -375,7 +374,7 @@ func (w *waiting) wait(ctx context.Context) error {
 			}
 			if l.answer == nil {
 				if !silent {
-					fmt.Fprintf(w.p.Err, "wasmjob: %v; the command asks again until the host answers\n", l.err)
+					fmt.Fprintf(w.p.Err, "wasmjob: %v; the command asks again until it answers\n", l.err)
 				}
 				silent = true
 				continue
@@ -401,7 +400,7 @@ func (w *waiting) wait(ctx context.Context) error {
 		case <-last:
 			return w.show(exit, "")
 		case <-limit:
-			return w.show(command.ExitRunning, fmt.Sprintf("--timeout of %s has passed", w.flags.timeout))
+			return w.show(command.ExitRunning, fmt.Sprintf("--timeout %s is over", w.flags.timeout))
 		case s := <-signals:
 			return w.show(command.ExitRunning, signalName(s))
 		case <-ctx.Done():
@@ -417,7 +416,7 @@ func signalName(s os.Signal) string {
 	return "the signal " + s.String()
 }
 
-// show shows how the trigger ended; why is set if it has not ended.
+// show shows how it ended; why is set if it goes on.
 func (w *waiting) show(exit command.Exit, why string) error {
 	number := cmp.Or(w.Trigger, w.Queued)
 	text := fmt.Sprintf("trigger %d of %s has ended; %s\n", number, w.Job, w.summary())
@@ -426,7 +425,7 @@ func (w *waiting) show(exit command.Exit, why string) error {
 	case command.ExitRunning:
 		w.Outcome = outcomeRunning
 		text = ""
-		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s shows its progress, and '%s' ends it.\n", why, number, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
+		fmt.Fprintf(w.p.Err, "wasmjob: %s: trigger %d of %s goes on; %s. %s says how it stands, and '%s' ends it.\n", why, number, w.Job, w.summary(), explained, words.Command("job kill", w.Job))
 	case 0:
 	default:
 		text += explained + " says why\n"
@@ -444,7 +443,7 @@ func (w *waiting) show(exit command.Exit, why string) error {
 	return exit
 }
 
-// ask asks the host about the fire again and again, until ctx is done.
+// ask asks the host again and again what became of the fire, until ctx is done.
 func (w *waiting) ask(ctx context.Context, trigger int64, out chan<- look) {
 	q := url.Values{"trigger": {strconv.FormatInt(trigger, 10)}, "wait": {waitTurn.String()}}
 	path := "/v1/jobs/" + url.PathEscape(w.Job) + "/explain?" + q.Encode()
@@ -465,14 +464,13 @@ func (w *waiting) ask(ctx context.Context, trigger int64, out chan<- look) {
 	}
 }
 
-// lasting reports whether a failing host may answer later.
+// lasting reports whether a host that does not answer may do so later.
 func lasting(err error) bool {
 	var said *client.ServerError
 	return !errors.As(err, &said) || said.Code >= 500 || said.Code == http.StatusTooManyRequests
 }
 
-// follow reads the lines of the fire until ctx is done. It opens a broken stream again, beginning a little before the
-// break.
+// follow reads the lines of the fire until ctx is done. A stream that breaks is opened again, and begins a little before it broke.
 func (w *waiting) follow(ctx context.Context, trigger int64, out chan<- json.RawMessage) {
 	newest := make(map[string]string) // the place of the last line of each run
 	prefix := tree.RunID(w.Job, tree.Fire{Trigger: trigger}, 0)

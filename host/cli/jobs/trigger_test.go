@@ -81,7 +81,7 @@ func TestTriggerWaits(t *testing.T) {
 		"lost":          {[]string{answerOf("lost", "disabled")}, command.ExitFailed, "lost: 0; paused: 1\n" + why},
 		"not run":       {[]string{answerOf("ran", "disabled")}, command.ExitNotRun, "paused: 1; OK: 0\n" + why},
 		"in a newer":    {[]string{answerOf("coalesced")}, command.ExitNotRun, "coalesced: 0\n" + why},
-		"of no item":    {[]string{`{"verdict":"disabled"}`}, command.ExitNotRun, "the state of its items is unknown\n" + why},
+		"of no item":    {[]string{`{"verdict":"disabled"}`}, command.ExitNotRun, "nothing is known of its items\n" + why},
 		"an answer ...": {[]string{"", answerOf("elsewhere"), answerOf("ran")}, 0, "OK: 0\n"},
 	} {
 		host := newTriggering(keeps, c.answers...)
@@ -92,7 +92,7 @@ func TestTriggerWaits(t *testing.T) {
 		if (err != nil) != (exit != 0) || exit != c.exit || shown != want || host.triggers.Load() != 1 {
 			t.Errorf("%s: %v, %d triggers\n%s", name, err, host.triggers.Load(), shown)
 		}
-		if broken := c.answers[0] == ""; broken != strings.Contains(said, "the command asks again until the host answers\n") {
+		if broken := c.answers[0] == ""; broken != strings.Contains(said, "the command asks again until it answers\n") {
 			t.Errorf("%s: %s", name, said)
 		}
 	}
@@ -110,7 +110,7 @@ func TestTriggerWaits_queued(t *testing.T) {
 	host := newTriggering(keeps, `{"verdict":"unknown","trigger":7}`, strings.ReplaceAll(runs, "ran", "running"), runs)
 	host.made = `{"queued":7,"ahead":2}`
 	shown, said, err := operated(t, host, "", "trigger", "cities", "--wait")
-	want := "triggered cities; it is queued as number 7 behind 2 triggers, and runs when they have begun on all hosts; 'wasmjob explain cities --trigger 7' shows its progress\n" +
+	want := "triggered cities; it is queued as number 7 behind 2 triggers, and runs when they have begun everywhere; 'wasmjob explain cities --trigger 7' says how it stands\n" +
 		"trigger 9 of cities has ended; OK: 0\n"
 	if err != nil || shown != want {
 		t.Errorf("%v, %s\n%s", err, said, shown)
@@ -137,9 +137,9 @@ func TestTriggerFollows_ends(t *testing.T) {
 // TestTriggerGoesOn: when the time is over, or a signal comes, the command ends, and says that the run goes on.
 func TestTriggerGoesOn(t *testing.T) {
 	t.Parallel()
-	goesOn := ": trigger 7 of cities goes on; running: 1; OK: 0. 'wasmjob explain cities --trigger 7' shows its progress, and 'wasmjob job kill cities' ends it.\n"
+	goesOn := ": trigger 7 of cities goes on; running: 1; OK: 0. 'wasmjob explain cities --trigger 7' says how it stands, and 'wasmjob job kill cities' ends it.\n"
 	_, said, err := operated(t, newTriggering(keeps, answerOf("ran", "running")), "", "trigger", "cities", "--wait", "--timeout", "1s")
-	if !errors.Is(err, command.ExitRunning) || said != "wasmjob: --timeout of 1s has passed"+goesOn {
+	if !errors.Is(err, command.ExitRunning) || said != "wasmjob: --timeout 1s is over"+goesOn {
 		t.Errorf("%v\n%s", err, said)
 	}
 	host := newTriggering(keeps, answerOf("ran", "running"))
@@ -215,7 +215,7 @@ func TestTriggerOnce(t *testing.T) {
 		shown, _, err := operated(t, outer, "", "trigger", "cities")
 		switch {
 		case restarted:
-			if err == nil || posts.Load() != 1 || !strings.Contains(err.Error(), `job "cities" may have been triggered or not, because the host's answer was lost; 'wasmjob access audit cities --what trigger' shows it`) {
+			if err == nil || posts.Load() != 1 || !strings.Contains(err.Error(), `it is not known whether job "cities" was triggered: 'wasmjob access audit --job cities --what trigger' shows it`) {
 				t.Errorf("%d requests: %v\n%s", posts.Load(), err, shown)
 			}
 		case err != nil || len(host.keys) != 3 || host.keys[0] == "" || host.keys[0] != host.keys[1] || host.keys[1] != host.keys[2]:
@@ -228,8 +228,8 @@ func TestTriggerOnce(t *testing.T) {
 func TestTriggerRefuses(t *testing.T) {
 	t.Parallel()
 	for args, want := range map[string]string{
-		"--wait":               "the host keeps no history (--history off), so it cannot see how the trigger ends; leave --wait out",
-		"--timeout 1s":         "--timeout needs --wait or --follow",
+		"--wait":               "the host keeps no history (--history off), so it cannot say how a trigger ends; trigger without --wait",
+		"--timeout 1s":         "--timeout is for --wait and --follow",
 		"--wait --timeout -1s": "--timeout: found -1s, expected 0s or more",
 		"--wait --timeout x":   `"x" is not a duration`,
 	} {

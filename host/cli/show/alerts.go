@@ -14,8 +14,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Alerts lists alerts, active ones first, and silences; alerts with the same cause share a line. without are the hosts
-// that judge no alerts, problems are what keeps hosts from judging or sending.
+// Alerts lists alerts, those first that go on, and silences; alerts of one cause are one line. without are the hosts that judge nothing,
+// problems what keeps hosts from judging or sending as they should.
 func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, now time.Time) string {
 	text := "there are no alerts\n"
 	if len(list.Alerts) > 0 {
@@ -39,7 +39,7 @@ func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, 
 		}
 		text = t.String()
 		if len(causes) < len(all) {
-			text += fmt.Sprintf("%d alerts in all; --output json lists each\n", len(all))
+			text += fmt.Sprintf("%d alerts in all; --output json has each\n", len(all))
 		}
 	}
 	t := terminal.NewTable(s, "SILENCE", "JOBS", "RULES", "UNTIL", "BY", "WHY")
@@ -58,18 +58,18 @@ func Alerts(s terminal.Style, list *service.Alerts, without, problems []string, 
 		text += "\n" + t.String()
 	}
 	if len(without) > 0 {
-		text += "\n" + s.Paint(terminal.Yellow, "these hosts judge no alerts, because they were started without --alerts: "+joined(without)) + "\n"
+		text += "\n" + s.Paint(terminal.Yellow, "not judged, because these hosts were started without --alerts: "+joined(without)) + "\n"
 	}
 	if len(problems) > 0 {
 		text += "\n" + s.Paint(terminal.Yellow, strings.Join(problems, "\n")) + "\n"
 	}
 	if list.Problem != "" {
-		text += "\n" + s.Paint(terminal.Yellow, "this list was read at "+stamp(list.Read, now)+" and may be out of date: "+list.Problem) + "\n"
+		text += "\n" + s.Paint(terminal.Yellow, "this is as it was read at "+stamp(list.Read, now)+": "+list.Problem) + "\n"
 	}
 	return text
 }
 
-// stateOf says whether an alert is active, and whether its messages are sent.
+// stateOf says whether an alert goes on, and whether that is sent.
 func stateOf(a *service.Alert) terminal.Cell {
 	switch {
 	case !a.Firing():
@@ -80,7 +80,7 @@ func stateOf(a *service.Alert) terminal.Cell {
 	return terminal.Coloured("firing", terminal.Red)
 }
 
-// sentTo returns the targets that accepted a message about each of the alerts.
+// sentTo are the targets that took a message about each of some alerts.
 func sentTo(alerts []service.Alert) string {
 	var list []alert.Target
 	for to := range alerts[0].Sent {

@@ -32,7 +32,7 @@ func TestAlerts(t *testing.T) {
 	}, silences, nil, now)
 	text := show.Alerts(terminal.Style{}, &service.Alerts{Alerts: alerts, Silences: silences}, []string{"10.0.0.8", "10.0.0.9"}, []string{"10.0.0.1: alerts: nothing is sent"}, now)
 	down := show.Alerts(terminal.Style{}, &service.Alerts{Problem: "no session", Read: now.Add(-time.Minute)}, nil, nil, now)
-	if want := "there are no alerts\n\nthis list was read at 11:59:00 and may be out of date: no session\n"; down != want {
+	if want := "there are no alerts\n\nthis is as it was read at 11:59:00: no session\n"; down != want {
 		t.Errorf("without the registry it says %q, want %q", down, want)
 	}
 	want := strings.TrimPrefix(`
@@ -46,7 +46,7 @@ SINCE     RULE         JOB OR HOST  STATE     SENT TO   WHAT
 SILENCE           JOBS   RULES        UNTIL     BY   WHY
 0123456789abcdef  etl-*  startWithin  13:00:00  ann  moves
 
-these hosts judge no alerts, because they were started without --alerts: 10.0.0.8, 10.0.0.9
+not judged, because these hosts were started without --alerts: 10.0.0.8, 10.0.0.9
 
 10.0.0.1: alerts: nothing is sent
 `, "\n")
@@ -73,7 +73,7 @@ func TestAlertCauses(t *testing.T) {
 	want := `SINCE     RULE      JOB OR HOST  STATE   SENT TO  WHAT
 11:50:00  failures  report       firing  a/y      240 alerts about 240 items of report (0-239); the first: item 0 failed
 11:00:00  refused   10.0.0.3     firing  -        2 alerts about 10.0.0.3; the first: 0.wasm is refused
-242 alerts in all; --output json lists each
+242 alerts in all; --output json has each
 `
 	if text := show.Alerts(terminal.Style{}, &service.Alerts{Alerts: service.AlertsOf(list, nil, nil, now)}, nil, nil, now); text != want {
 		t.Errorf("shown is\n%s\nwant\n%s", text, want)

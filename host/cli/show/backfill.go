@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	// mostBackfilled is how many instants of a backfill are shown; of more, the first and the last ones.
+	// mostBackfilled bounds the instants of a backfill that are shown: of more, those at the beginning and the end.
 	mostBackfilled = 40
 	// barWide is how many columns the bar of a backfill has.
 	barWide = 30
@@ -33,11 +33,11 @@ func BackfillPlan(s terminal.Style, job string, plan *service.BackfillPlan) stri
 		t.Add(terminal.Plain(fmt.Sprint(n+1)), terminal.Plain(at.Format(time.RFC3339)), terminal.Plain(fmt.Sprint(plan.Items)))
 	}
 	least := time.Duration(len(plan.Instants)-1) * plan.Every
-	return t.String() + fmt.Sprintf("%s of %s with %s each, oldest first, at most one per %s: takes at least %s\n",
+	return t.String() + fmt.Sprintf("%s of %s with %s each, oldest first, one each %s at most: %s or more\n",
 		words.Count(len(plan.Instants), "instant"), job, words.Count(plan.Items, "item"), words.Duration(plan.Every), words.Duration(least))
 }
 
-// Backfills shows the current backfill of a job, and the last that ended.
+// Backfills shows the backfill of a job that goes on, and the last that has ended.
 func Backfills(s terminal.Style, job string, all *service.Backfills) string {
 	var b strings.Builder
 	if all.Now == nil && all.Last == nil {
@@ -61,13 +61,13 @@ func Backfills(s terminal.Style, job string, all *service.Backfills) string {
 	return b.String()
 }
 
-// backfillState says whether a backfill runs, or how it ended.
+// backfillState says whether a backfill goes on, and how it ended.
 func backfillState(f *engine.BackfillStatus) string {
 	switch {
 	case f.Ended.IsZero() && !f.Newest.IsZero():
-		return "running; its newest instant is " + f.Newest.Format(time.RFC3339)
+		return "goes on; the newest instant is " + f.Newest.Format(time.RFC3339)
 	case f.Ended.IsZero():
-		return "running"
+		return "goes on"
 	case f.Cancelled != "":
 		return "cancelled " + f.Ended.Format(time.RFC3339) + " by " + f.Cancelled
 	}

@@ -21,5 +21,5 @@ func Contexts(s terminal.Style, all *contexts.Set) string {
 		t.Add(terminal.Plain(mark), terminal.Coloured(name, terminal.Bold), terminal.Plain(where), terminal.Plain(words.Dash(c.Namespace)),
 			terminal.Plain(words.Dash(c.TokenFile)), terminal.Plain(words.Dash(c.CA)))
 	}
-	return orNone(t.Empty(), "there are no contexts; 'wasmjob context set NAME --admin ADDRESS' creates one", t.String())
+	return orNone(t.Empty(), "there are no contexts; 'wasmjob context set NAME --admin ADDRESS' makes one", t.String())
 }

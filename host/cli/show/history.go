@@ -19,7 +19,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// stamp returns a time in the reader's zone, with the day only if it is not today.
+// stamp is a time in the zone of who reads it; the day only if it is not today.
 func stamp(t, now time.Time) string {
 	if t.IsZero() {
 		return "-"
@@ -71,7 +71,7 @@ func Fires(s terminal.Style, list []history.Fire, now time.Time, partial bool) s
 	return orNone(t.Empty(), "no fires", t.String())
 }
 
-// fireItems counts the known items of a fire, with notable states.
+// fireItems are the items of a fire that are known, and what is remarkable about them.
 func fireItems(f *history.Fire, partial bool) string {
 	var notes []string
 	if f.Lacks() {
@@ -100,7 +100,7 @@ func fireItems(f *history.Fire, partial bool) string {
 	return items
 }
 
-// hostNames returns names for the hosts of the instances in one list: the server's address, with the process if several
+// hostNames names the hosts of instances in one list: by the server's address, with the process if several
 // have been on that server.
 func hostNames(ids []string) func(id string) string {
 	process, several := make(map[string]string), make(map[string]bool)
@@ -179,8 +179,8 @@ func Line(s terminal.Style, l *history.Line) string {
 // whyWidth is how many columns the reason of a change has; -o json has all of it.
 const whyWidth = 60
 
-// Changes lists changes with their authors. The changed value can be long, so that it comes last and is cut at the
-// terminal's edge.
+// Changes lists who changed what. What was changed can be long: it comes last, where it pushes nothing
+// out of sight and is cut at the terminal's edge.
 func Changes(s terminal.Style, list []history.Change, now time.Time) string {
 	t := terminal.NewTable(s, "TIME", "WHO", "FROM", "WHAT", "JOB", "WHY", "CHANGE")
 	t.Spare = []string{"FROM"}
@@ -259,8 +259,8 @@ func ClusterJobs(s terminal.Style, list []cluster.Job, now time.Time) string {
 // mostReasons is how many lines a list of jobs has below its table.
 const mostReasons = 20
 
-// reasons lists why jobs cannot run, and what they wait for, one line each: the first mostReasons, and the number of the
-// others.
+// reasons says why jobs cannot run, and what they wait for, a line each: the first of them,
+// and how many more there are.
 func reasons(s terminal.Style, list []cluster.Job, now time.Time) string {
 	var lines []string
 	line := func(job, what string) {
@@ -280,7 +280,7 @@ func reasons(s terminal.Style, list []cluster.Job, now time.Time) string {
 		}
 	}
 	if more := len(lines) - mostReasons; more > 0 {
-		lines = append(lines[:mostReasons:mostReasons], fmt.Sprintf("%d more such lines; --output json shows all, wasmjob status those of one host\n", more))
+		lines = append(lines[:mostReasons:mostReasons], fmt.Sprintf("%d more such lines; --output json has all, wasmjob status those of one host\n", more))
 	}
 	return strings.Join(lines, "")
 }
@@ -288,7 +288,7 @@ func reasons(s terminal.Style, list []cluster.Job, now time.Time) string {
 // longestReason is how much of a reason a column has, in bytes.
 const longestReason = 40
 
-// stateText returns a job's state, with who paused it and why, if known.
+// stateText is a job's state, with who has paused it and why, if that is known.
 func stateText(j *cluster.Job) string {
 	if j.Paused == nil {
 		return words.State(j.State)
@@ -393,7 +393,7 @@ func Gone(s terminal.Style, list []service.GoneHost, now time.Time) string {
 	return b.String()
 }
 
-// troubles lists the problems of a host.
+// troubles are what is wrong with a host.
 func troubles(h *cluster.Host, now time.Time) (list []string) {
 	r := h.Report
 	switch {
@@ -405,13 +405,13 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		return nil
 	}
 	if r.Status.State == engine.HostSuspect {
-		list = append(list, "its session with the registry is suspect: no item begins")
+		list = append(list, "its session with the registry is suspect: nothing begins")
 	}
 	if !r.Ready {
 		list = append(list, strings.TrimSuffix("not ready: "+r.Reason, ": "))
 	}
 	if h.Stopped > 0 {
-		list = append(list, "an operator stopped "+words.Count(h.Stopped, "job")+" here; 'wasmjob host start --instance "+r.Status.Instance+"' starts them again")
+		list = append(list, words.Count(h.Stopped, "job")+" stopped here by an operator; 'wasmjob host start --instance "+r.Status.Instance+"' runs them again")
 	}
 	if n := len(h.Disabled); n > 0 {
 		const most = 3
@@ -425,7 +425,7 @@ func troubles(h *cluster.Host, now time.Time) (list []string) {
 		list = append(list, drainText(h.Draining))
 	}
 	if r.History != nil && r.History.Problem != "" {
-		list = append(list, fmt.Sprintf("its history could not be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
+		list = append(list, fmt.Sprintf("its history cannot be written since %s: %s", stamp(r.History.Since, now), r.History.Problem))
 	}
 	if n := len(r.Status.Refused); n > 0 {
 		list = append(list, words.Count(n, "file")+" refused")
@@ -471,7 +471,7 @@ func Upcoming(s terminal.Style, upcoming, frequent []service.Upcoming, now time.
 		text = t.String()
 	}
 	for _, f := range frequent {
-		text += fmt.Sprintf("%s fires too often to list, first at %s\n", s.Paint(terminal.Bold, f.Job), stamp(f.Time, now))
+		text += fmt.Sprintf("%s fires too often to be listed, first at %s\n", s.Paint(terminal.Bold, f.Job), stamp(f.Time, now))
 	}
 	return text
 }
@@ -480,7 +480,7 @@ func Upcoming(s terminal.Style, upcoming, frequent []service.Upcoming, now time.
 func Silent(s terminal.Style, silent []string) string {
 	var b strings.Builder
 	for _, h := range silent {
-		b.WriteString(s.Paint(terminal.Yellow, "this host does not answer, so its records are missing: ") + h + "\n")
+		b.WriteString(s.Paint(terminal.Yellow, "does not answer, what it knows is missing: ") + h + "\n")
 	}
 	return b.String()
 }

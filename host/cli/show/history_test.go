@@ -22,7 +22,7 @@ func TestUpcoming(t *testing.T) {
 	now := time.Date(2026, 3, 1, 10, 0, 0, 0, time.Local)
 	list := []service.Upcoming{{Time: now.Add(time.Hour), Job: "report"}}
 	often := []service.Upcoming{{Time: now.Add(time.Second), Job: "pulse"}}
-	const line = "pulse fires too often to list, first at 10:00:01\n"
+	const line = "pulse fires too often to be listed, first at 10:00:01\n"
 	if got := Upcoming(terminal.Style{}, nil, nil, now); got != "nothing fires\n" {
 		t.Errorf("nothing: %q", got)
 	}
@@ -188,11 +188,11 @@ func TestHosts(t *testing.T) {
 	lines := strings.Split(text, "\n")
 	for i, want := range [][]string{
 		{"live", "2", "1", "-"},
-		{"live", "2", "1", "its history could not be written since 11:59:00: it is away"},
-		{"suspect", "2", "1", "its session with the registry is suspect: no item begins"},
+		{"live", "2", "1", "its history cannot be written since 11:59:00: it is away"},
+		{"suspect", "2", "1", "its session with the registry is suspect: nothing begins"},
 		{"silent", "2", "1", "no answer; it last answered 20s ago, and its jobs are as of then"},
 		{"silent", "-", "-", "no answer"},
-		{"stopped", "0", "0", "an operator stopped 2 jobs here; 'wasmjob host start --instance 10.0.0.6@-@7-x' starts them again"},
+		{"stopped", "0", "0", "2 jobs stopped here by an operator; 'wasmjob host start --instance 10.0.0.6@-@7-x' runs them again"},
 		{"draining", "2", "4", "leaves 2 jobs, and waits for items 0-1,3 of a"},
 		{"live", "4", "0", "paused for 4 jobs: a, b, c, …"},
 		{"live", "0", "0", "a file is not taken: line 1 line 2; b; c; 2 more warnings in 'wasmjob status'"},

@@ -37,7 +37,7 @@ func keptSize(k admin.Kept) terminal.Cell {
 }
 
 // noItems is what is shown of a job without items.
-const noItems = "no items yet: the leader has not sharded the job\n"
+const noItems = "no items yet: no leader has sharded the job\n"
 
 // Offsets is what offset shows.
 func Offsets(s terminal.Style, all []admin.Kept, now time.Time) string {

@@ -11,7 +11,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Kills lists the results of kills of runs and listeners.
+// Kills lists what became of runs and listeners that were to end.
 func Kills(s terminal.Style, all []*admin.Kills) string {
 	t := terminal.NewTable(s, "RUN", "HOST", "STATE", "OUTCOME", "REASON")
 	t.Spare = []string{"HOST"}
@@ -27,16 +27,16 @@ func Kills(s terminal.Style, all []*admin.Kills) string {
 				} else if r.Outcome != "" {
 					outcome.Colour = outcomeColour(abi.Outcome(r.Outcome))
 				} else {
-					reason = "the item has begun again since; '" + words.Command("job runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' shows how this run ended"
+					reason = "the item has begun again since; '" + words.Command("job runs", k.Job, "--item", strconv.Itoa(r.Item)) + "' says how this run ended"
 				}
 			case admin.KillAsked:
-				reason = "its host has not reported its end; see the host's log"
+				reason = "its host has not reported the end; see its log"
 			case admin.KillGone:
-				reason = "its host has died, and a killed run has no failover"
+				reason = "its host has died, and there is no failover of what was killed"
 			case admin.KillOlder:
-				state.Colour, reason = terminal.Red, "its host is of an earlier version and does not see the kill: upgrade the host, and kill again"
+				state.Colour, reason = terminal.Red, "its host is of an earlier version and does not find the kill: upgrade it, and kill again"
 			case admin.KillJava:
-				state.Colour, reason = terminal.Red, "its host is not wasmjob's: stop the host's process"
+				state.Colour, reason = terminal.Red, "it is no host of wasmjob: stop its process"
 			}
 			what := cmp.Or(r.RunID, k.Job+", item "+strconv.Itoa(r.Item))
 			if r.Listener != "" {

@@ -12,7 +12,7 @@ import (
 func TestKills_begunAgain(t *testing.T) {
 	t.Parallel()
 	got := Kills(terminal.Style{}, []*admin.Kills{{Job: "cities", Runs: []admin.Kill{{Item: 3, RunID: "cities/t1/3", State: admin.KillEnded}}}})
-	if want := "the item has begun again since; 'wasmjob job runs cities --item 3' shows how this run ended"; !strings.Contains(got, want) {
+	if want := "the item has begun again since; 'wasmjob job runs cities --item 3' says how this run ended"; !strings.Contains(got, want) {
 		t.Errorf("found\n%s\nexpected %s", got, want)
 	}
 }

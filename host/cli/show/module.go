@@ -18,8 +18,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Module returns the output of inspect for a module. wants are the grants that it needs, refused is why the grants do not
-// let it run.
+// Module is what inspect shows of a module. Wants are what it wants of the grants, refused why
+// they do not let it run.
 func Module(s terminal.Style, name string, info *wasm.Info, wants []grants.Want, refused string) string {
 	var b strings.Builder
 	show := func(what, text string) {
@@ -108,8 +108,8 @@ func Modules(s terminal.Style, m *service.Modules, hosts []cluster.Host, now tim
 // widestList bounds the lists of a module in bytes: JSON has all of them.
 const widestList = 40
 
-// wanted lists the grants that a module needs: from its jobs' definitions, and from imports that the definitions do not
-// mention.
+// wanted is what a module needs of the grants: by its jobs' definitions, and what it imports of which
+// these say nothing.
 func wanted(m *service.Module) []string {
 	list := slices.Clone(m.Needs)
 	kinds := map[string][]string{abi.ModuleEnv: {"env", "secret"}, abi.ModuleIO: {"http", "net"}} // of needs, where Wants has other words
@@ -152,7 +152,7 @@ func purpose(module string) string {
 	case abi.ModuleWASI:
 		return "clocks, randomness, arguments, standard streams, mounted directories"
 	case abi.ModuleIO:
-		return "reading and writing requests and connections, and waiting for them"
+		return "reading, writing and waiting, of requests and connections"
 	case abi.ModuleHTTP:
 		return "HTTP requests to the addresses that are granted"
 	case abi.ModuleNet:

@@ -22,7 +22,7 @@ func TestModules(t *testing.T) {
 			{Digest: strings.Repeat("cd", 32), Files: []string{"sync.wasm"}, Signer: "release", Imports: []string{"job_v1", "job_v1_http"}, Needs: []string{"kv"}, Granted: []string{"key/value state"}, Jobs: []string{"sync"}, Hosts: []string{"a"}},
 		},
 		Refused: []service.Refusal{{Hosts: []string{"10.0.0.2"}, Refusal: engine.Refusal{File: "bad.wasm", Reasons: []string{"not a module"}, Since: now.Add(-time.Minute), Kept: true}}},
-		Silent:  []string{"10.0.0.3: it did not answer in time"},
+		Silent:  []string{"10.0.0.3: it has not answered in time"},
 	}
 	want := `FILE         DIGEST        SIZE     SIGNER   JOBS                HOSTS                             WANTED    GRANTED
 cities.wasm  abababababab  1.0 MiB  -        a, b, c and 1 more  10.0.0.1 (:9770), 10.0.0.2, gone  -         -
@@ -31,7 +31,7 @@ sync.wasm    cdcdcdcdcdcd  -        release  sync                10.0.0.1 (:9770
 Refused files
 bad.wasm on 10.0.0.2  1m ago, an earlier version stays in force
   not a module
-this host does not answer, so its records are missing: 10.0.0.3: it did not answer in time
+does not answer, what it knows is missing: 10.0.0.3: it has not answered in time
 `
 	if got := Modules(terminal.Style{}, m, []cluster.Host{{ID: "a", Name: "10.0.0.1 (:9770)", ServerIP: "10.0.0.1"}, {ID: "b", Name: "10.0.0.2", ServerIP: "10.0.0.2"}}, now); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)

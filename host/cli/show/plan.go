@@ -45,10 +45,10 @@ func planHead(r *forecast.Report) string {
 func planDurations(r *forecast.Report) string {
 	var parts []string
 	if r.KnownRuns > 0 {
-		parts = append(parts, "durations are from "+words.Count(r.KnownRuns, "run")+" in the history")
+		parts = append(parts, "durations are those of "+words.Count(r.KnownRuns, "run")+" in the history")
 	}
 	if r.AssumedJobs > 0 {
-		parts = append(parts, fmt.Sprintf("runs of %s are assumed to take %s each", words.Count(r.AssumedJobs, "job"), words.Duration(r.Assumed)))
+		parts = append(parts, fmt.Sprintf("runs of %s take %s each, as is assumed", words.Count(r.AssumedJobs, "job"), words.Duration(r.Assumed)))
 	}
 	return strings.Join(parts, "; ")
 }
@@ -175,9 +175,9 @@ func planShift(s *forecast.Shift) string {
 	}
 	text := fmt.Sprintf("%s: clocks are %s at %s (%s)", s.Zone, how, s.At.Format(planTime), words.Count(s.Jobs, "job"))
 	if len(s.Touched) == 0 {
-		return text + "; no job has an instant in that hour"
+		return text + "; no instant is in that hour"
 	}
-	return text + "; instants in that hour: " + strings.Join(s.Touched, ", ") + more(s.MoreTouched)
+	return text + "; in that hour: " + strings.Join(s.Touched, ", ") + more(s.MoreTouched)
 }
 
 // more says how many others there are.
@@ -200,7 +200,7 @@ func worsePlan(r *forecast.Report) string {
 		}
 	}
 	if len(jobs) == 0 {
-		return "no instant is newly skipped, and no run newly overlaps"
+		return "nothing is skipped or overlaps that was not before"
 	}
 	return "worse than before: " + words.Some(jobs, ", ")
 }
@@ -253,7 +253,7 @@ func Plan(s terminal.Style, r *forecast.Report) string {
 		}
 		b.WriteString(t.String())
 		if left := len(r.Jobs) - mostPlanned; left > 0 {
-			fmt.Fprintf(&b, "%s more: --output json lists all\n", words.Count(left, "job"))
+			fmt.Fprintf(&b, "%s more: --output json has all\n", words.Count(left, "job"))
 		}
 	}
 	if len(r.Shifts) > 0 {
@@ -281,10 +281,10 @@ func Plan(s terminal.Style, r *forecast.Report) string {
 func EditPlan(s terminal.Style, e *forecast.Edit) string {
 	how := "by the history"
 	if !e.Known {
-		how = "an assumption, because the history has no run"
+		how = "as is assumed: the history has no run"
 	}
 	if !e.Known && len(e.Silent) > 0 {
-		how = "an assumption, because the part of the history that answered has no run"
+		how = "as is assumed: what answers of the history has no run"
 	}
 	second := fmt.Sprintf("overlaps: %d before, %d after; instants without a run: %d before, %d after", e.OverlapsBefore, e.OverlapsAfter, e.LostBefore, e.LostAfter)
 	if e.Worse() {

@@ -26,7 +26,7 @@ func TestClusterJobs_reasons(t *testing.T) {
 	if lines := strings.Count(text, "\n"); lines > 1000+mostReasons+5 {
 		t.Errorf("%d lines for 1000 jobs", lines)
 	}
-	if !strings.Contains(text, "\njob-900: no module\njob-0: waits for") || !strings.HasSuffix(text, "1981 more such lines; --output json shows all, wasmjob status those of one host\n") {
+	if !strings.Contains(text, "\njob-900: no module\njob-0: waits for") || !strings.HasSuffix(text, "1981 more such lines; --output json has all, wasmjob status those of one host\n") {
 		t.Errorf("found …%s", text[len(text)-2000:])
 	}
 	if few := ClusterJobs(terminal.Style{}, list[:2], now); strings.Count(few, "waits for") != 4 || strings.Contains(few, "more such") {

@@ -31,7 +31,7 @@ func stateColour(state string) string {
 	return terminal.Yellow
 }
 
-// Shards returns the output of items: the items, and the instances that can run them.
+// Shards is what shards shows: the items, and who there is to run them.
 func Shards(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	b.WriteString(shardsTable(s, shards, now) + "\n")
@@ -57,7 +57,7 @@ func triggersText(s terminal.Style, w *admin.Triggers, now time.Time) string {
 		return ""
 	}
 	t := terminal.NewTable(s, "TRIGGER", "ASKS FOR", "WAITS FOR")
-	before := "a host to start it"
+	before := "a host to make a round of it"
 	if f := w.First; f != nil {
 		var waits []string
 		if len(f.Hosts) > 0 {
@@ -109,12 +109,12 @@ func instanceState(i admin.Instance) terminal.Cell {
 	return state
 }
 
-// disabledServers says which servers are disabled for the job, and how to resume them.
+// disabledServers says which servers are disabled for the job, and how it runs on them again.
 func disabledServers(s terminal.Style, shards *admin.Shards) string {
 	if len(shards.DisabledServers) == 0 {
 		return ""
 	}
-	text := fmt.Sprintf("%s %s for the job; %s resumes all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "paused"),
+	text := fmt.Sprintf("%s %s for the job: %s lets it run on all servers\n", serversText(shards.DisabledServers), s.Paint(terminal.Yellow, "paused"),
 		words.Command("job resume", shards.Job))
 	var said words.Few[string]
 	for _, by := range shards.Said {
@@ -136,7 +136,7 @@ func wrappedLines(s terminal.Style, lines words.Few[string]) string {
 	return b.String()
 }
 
-// saidText says who disabled something, why, since when and until when; of names it, if not empty.
+// saidText is who has disabled something, why, since when and until when; of is what, if that is to be said.
 func saidText(of string, said *engine.Said) string {
 	text := strings.TrimSpace(of + " by " + cmp.Or(said.By, "an unknown user"))
 	if !said.Since.IsZero() {
@@ -151,7 +151,7 @@ func saidText(of string, said *engine.Said) string {
 	return text
 }
 
-// itemsSaid returns the lines that say who disabled items, each word once.
+// itemsSaid are the lines that say who has disabled items, with each word once.
 func itemsSaid(s terminal.Style, shards *admin.Shards) string {
 	var all []engine.Said
 	items := make(map[engine.Said]tree.Items)
@@ -189,7 +189,8 @@ func serversText(ips []string) string {
 	return "servers " + strings.Join(ips, ", ") + " are"
 }
 
-// disabledItems says which items are disabled, and how to resume them; stay is the verb for one item and for several.
+// disabledItems says which items are disabled, and how they run again; stay is what those of one and
+// of several do.
 func disabledItems(shards *admin.Shards, stay [2]string) string {
 	var items tree.Items
 	for _, i := range shards.Items {
@@ -206,8 +207,8 @@ func disabledItems(shards *admin.Shards, stay [2]string) string {
 	return fmt.Sprintf("items %s %s paused: %s", items, stay[1], words.Command("job resume", shards.Job, "--item", "N"))
 }
 
-// Enabled returns the output of job resume for a whole job; before is the job before it. Items that were paused
-// individually stay paused.
+// Enabled is what job resume says of a whole job: before is the job as it was. An item that was disabled
+// for itself stays so.
 func Enabled(before *admin.Shards) string {
 	text := "resumed " + before.Job
 	if n := len(before.DisabledServers); n > mostServers {
@@ -221,8 +222,8 @@ func Enabled(before *admin.Shards) string {
 	return text
 }
 
-// Already says that a job, server or item already had the wanted state; empty if it did not. before is the job before the
-// change, item is -1 for none.
+// Already says that a job, or one of its servers or items, was disabled or enabled already: before is
+// the job as it was, item is -1 for none. It is empty if something was to be changed.
 func Already(before *admin.Shards, enable bool, server string, item int) string {
 	what, disabled, enabled := before.Job, false, len(before.DisabledServers) == 0
 	switch {
@@ -266,7 +267,7 @@ func Since(p *cluster.Paused, now time.Time) string {
 
 func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	if len(shards.Items) == 0 {
-		return "no items yet: the leader has not sharded the job\n"
+		return "no items yet: no leader has sharded the job\n"
 	}
 	t := terminal.NewTable(s, "ITEM", "PARAMETER", "OWNER", "STATE", "FAILOVER", "BEGUN", "ENDED", "OUTCOME")
 	t.Spare = []string{"PARAMETER", "ENDED"}
@@ -308,7 +309,8 @@ func shardsTable(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	return text
 }
 
-// shardingText says what happens to a requested resharding, which only an instance on an enabled server makes.
+// shardingText says what becomes of a division that is asked for: only an
+// instance on an enabled server makes it.
 func shardingText(shards *admin.Shards) string {
 	present, enabled := 0, 0
 	for _, i := range shards.Instances {
@@ -321,24 +323,23 @@ func shardingText(shards *admin.Shards) string {
 		}
 	}
 	if present > 0 && enabled == 0 {
-		return "all servers are paused: resharding waits until one of them is resumed"
+		return "all servers are paused; resharding waits until one is resumed"
 	}
-	return "resharding is in progress"
+	return "resharding is under way"
 }
 
-// askedToWait says until when the job waits, and for what, if its guests asked for a time after its next fire; else
-// empty.
+// askedToWait says until when the job waits, and for what, if its guests had it wait beyond its next fire; empty if they did not.
 func askedToWait(j *cluster.Job) string {
 	for _, w := range j.Waits {
 		if !j.Next.IsZero() && w.Until.After(j.Next) {
-			return "its guests asked it to wait until " + w.Until.UTC().Format(time.RFC3339) + ", for " + w.Reason
+			return "it waits until " + w.Until.UTC().Format(time.RFC3339) + ", as its guests asked, for " + w.Reason
 		}
 	}
 	return ""
 }
 
-// Instances returns the output of status for one job. j is the job on all hosts, nil if only the registry is asked, which
-// does not know when the job fires next.
+// Instances is what status shows of one job. j is what the hosts say of it, nil if the registry
+// alone is asked; that does not know when the job fires next.
 func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.Time) string {
 	var b strings.Builder
 	show := func(what, text string) { b.WriteString(s.Fact(what, text)) }
@@ -386,7 +387,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 		b.WriteString("\n" + s.Wrapped(items+"\n") + itemsSaid(s, shards))
 	}
 	if len(shards.Digests) > 1 {
-		fmt.Fprintf(&b, "\n%s this job runs %d different modules:\n", s.Paint(terminal.Yellow, "warning:"), len(shards.Digests))
+		fmt.Fprintf(&b, "\n%s %d different modules run for this job:\n", s.Paint(terminal.Yellow, "warning:"), len(shards.Digests))
 		for _, d := range shards.Digests {
 			var ids []string
 			for _, i := range shards.Instances {
@@ -400,7 +401,7 @@ func Instances(s terminal.Style, shards *admin.Shards, j *cluster.Job, now time.
 	return b.String()
 }
 
-// healthOfShards returns a job's health from the registry.
+// healthOfShards is how well a job is, as the registry has it.
 func healthOfShards(shards *admin.Shards) cluster.Health {
 	alive, disabled, held := 0, 0, 0
 	for _, i := range shards.Instances {
@@ -419,7 +420,7 @@ func healthOfShards(shards *admin.Shards) cluster.Health {
 	return registryHealth(alive == 0, alive == disabled, held, shards.LastOutcome)
 }
 
-// registryHealth returns the health of a job without asking a host. Only hosts know whether a job is late.
+// registryHealth is how well a job is that no host is asked about. Whether it is late only hosts know.
 func registryHealth(crashed, disabled bool, held int, last string) cluster.Health {
 	switch {
 	case crashed:
@@ -440,8 +441,8 @@ func lastOf(outcome, reason string, ended time.Time) *cluster.Last {
 	return &cluster.Last{Outcome: abi.Outcome(outcome), Message: reason, Ended: ended}
 }
 
-// movesText describes items that stay where they run until their run ends, and then move; only the new division waits for
-// that.
+// movesText describes items that stay where they run and are to move: the
+// division waits for each of them, and nothing else does.
 func movesText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 	var b strings.Builder
 	for _, i := range shards.Items {
@@ -453,9 +454,9 @@ func movesText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 			where = i.RunningOn
 		}
 		if !i.Begun.IsZero() && i.Fence != 0 {
-			ran = ", which has been running it for " + words.Ago(max(0, now.Sub(i.Begun)))
+			ran = ", which has run it for " + words.Ago(max(0, now.Sub(i.Begun)))
 		}
-		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s while the item ran, and the item moves when its run ends\n",
+		fmt.Fprintf(&b, "%s item %d stays on %s%s; the job was resharded %s, while the item ran, and it moves when it ends\n",
 			s.Paint(terminal.Yellow, "waits:"), i.Item, where, ran, words.Since(i.MovesSince, now))
 	}
 	if b.Len() == 0 {
@@ -489,7 +490,7 @@ func heldText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 		if i.Held.IsZero() {
 			continue
 		}
-		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died during its runs (%s); %s releases it\n",
+		fmt.Fprintf(&b, "%s item %d is held back since %s: %s died in its runs (%s); %s lets it run again\n",
 			s.Paint(terminal.Red, "held:"), i.Item, words.Since(i.Held, now), words.Count(i.Deaths, "host")+" in a row", strings.Join(i.Died, ", "), words.Command("job release", shards.Job, "--item", strconv.Itoa(i.Item)))
 	}
 	if b.Len() == 0 {
@@ -501,8 +502,7 @@ func heldText(s terminal.Style, shards *admin.Shards, now time.Time) string {
 // short is enough of a digest for people.
 func short(digest string) string { return digest[:min(len(digest), 12)] }
 
-// Namespace lists the jobs of a namespace, with the columns of ClusterJobs as far as the registry knows them. none is the
-// text for an empty namespace.
+// Namespace lists the jobs of a namespace, none is what it says without any, with the columns of ClusterJobs as far as the registry knows them.
 func Namespace(s terminal.Style, list []admin.Brief, none string, now time.Time) string {
 	if len(list) == 0 {
 		return none + "\n"
@@ -534,7 +534,7 @@ func sessionText(v *report.Session, now time.Time) string {
 	if v.Server == "" {
 		server = "not connected"
 	}
-	text := fmt.Sprintf("%s, %s, id %s, expires %s after the last heartbeat", v.Trust, server, v.ID, words.Duration(v.Timeout))
+	text := fmt.Sprintf("%s, %s, id %s, ends %s after the last sign of life", v.Trust, server, v.ID, words.Duration(v.Timeout))
 	if !v.Answered.IsZero() {
 		text += ", last answer " + words.Since(v.Answered, now)
 	}

@@ -26,7 +26,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 		}}
 	text := Instances(terminal.Style{}, s, nil, now)
 	for _, want := range []string{
-		"STATE    OWNS  RUNNING", "waits: item 1 stays on 10.0.0.1@-@1, which has been running it for 20m; the job was resharded 5m ago while the item ran, and the item moves when its run ends\n",
+		"STATE    OWNS  RUNNING", "waits: item 1 stays on 10.0.0.1@-@1, which has run it for 20m; the job was resharded 5m ago, while the item ran, and it moves when it ends\n",
 		"waits: item 2 stays on 10.0.0.3@-@3; the job was resharded 5m ago", // a Java host: what the record says is of another run
 	} {
 		if !strings.Contains(text, want) {
@@ -46,7 +46,7 @@ func TestStatusOfAJobTellsOfItemsThatAreToMove(t *testing.T) {
 // disabled, and status JOB and shards say so.
 func TestShardingOfDisabledServers(t *testing.T) {
 	t.Parallel()
-	const divided, waits = "resharding is in progress", "all servers are paused: resharding waits until one of them is resumed"
+	const divided, waits = "resharding is under way", "all servers are paused; resharding waits until one is resumed"
 	for _, c := range []struct {
 		name      string
 		instances []admin.Instance
@@ -73,7 +73,7 @@ func TestStatusTellsWhatJobsWaitFor(t *testing.T) {
 		{What: event.WaitMark, Since: now, Reason: "what the warnings tell"},
 	}, Listeners: []engine.ListenerStatus{{Export: "job_v1_after", Since: now.Add(-20 * time.Second)}}}}}}
 	text := Status(terminal.Style{}, r, false)
-	if !strings.Contains(text, "j: listener job_v1_after has been running for 20s; wasmjob job kill j ends it\n") {
+	if !strings.Contains(text, "j: listener job_v1_after runs for 20s; wasmjob job kill j ends it\n") {
 		t.Errorf("the notes lack the listener:\n%s", text)
 	}
 	if !strings.Contains(text, "j: waits 2m for the items to be sharded\n") || strings.Contains(text, "what the warnings tell") {
@@ -157,11 +157,11 @@ func TestStatusOfAJobThatWasAskedToWait(t *testing.T) {
 	now := time.Date(2026, 11, 28, 12, 0, 0, 0, time.UTC)
 	j := &cluster.Job{Health: cluster.HealthLate, Next: now.Add(time.Hour), Waits: []engine.WaitStatus{{What: event.WaitRate, Until: now.Add(30 * 24 * time.Hour), Reason: "its turn under rate api"}}}
 	text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now)
-	if want := "health     late: its guests asked it to wait until 2026-12-28T12:00:00Z, for its turn under rate api\n"; !strings.Contains(text, want) {
+	if want := "health     late: it waits until 2026-12-28T12:00:00Z, as its guests asked, for its turn under rate api\n"; !strings.Contains(text, want) {
 		t.Errorf("%q is not in\n%s", want, text)
 	}
 	j.Next = now.Add(60 * 24 * time.Hour)
-	if text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now); strings.Contains(text, "its guests asked it to wait") {
+	if text := Instances(terminal.Style{}, &admin.Shards{Job: "a"}, j, now); strings.Contains(text, "as its guests asked") {
 		t.Errorf("it fires after that:\n%s", text)
 	}
 	text = Shards(terminal.Style{}, &admin.Shards{Job: "a", Items: []admin.Shard{{Item: 1, State: "PENDING", Misfired: true, Outcome: "RETRY_AT", NotBefore: now.Add(time.Hour)}}}, now)
@@ -189,7 +189,7 @@ func TestQueuedItems(t *testing.T) {
 // TestStatusWarnings: what is wrong with the host as a whole is among the notes.
 func TestStatusWarnings(t *testing.T) {
 	t.Parallel()
-	text := Status(terminal.Style{}, &report.Report{Warnings: []string{"a directory is mounted for job \"improt\", which does not exist"}}, false)
+	text := Status(terminal.Style{}, &report.Report{Warnings: []string{"a directory is mounted for job \"improt\", and there is no such job"}}, false)
 	if !strings.Contains(text, "Notes\nwarning: a directory is mounted for job \"improt\"") {
 		t.Errorf("the notes:\n%s", text)
 	}
@@ -208,7 +208,7 @@ func TestShardsText(t *testing.T) {
 		}
 	}
 	s.Job, s.Items[0].Held, s.Items[0].Deaths = "the job", time.Now(), 2
-	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob job release "the job" --item 0 releases it`) {
+	if text := Shards(terminal.Style{}, s, time.Now()); !strings.Contains(text, `wasmjob job release "the job" --item 0 lets it run again`) {
 		t.Errorf("of an item that is held back:\n%s", text)
 	}
 	s.Leader, s.Instances = "", nil
@@ -239,7 +239,7 @@ func TestTriggersThatWait(t *testing.T) {
 
 func TestNamespace_none(t *testing.T) {
 	t.Parallel()
-	const none = "no jobs in namespace prd; there are jobs in prod"
+	const none = "no jobs in namespace prd; there are some in prod"
 	if text := Namespace(terminal.Style{}, nil, none, time.Now()); text != none+"\n" {
 		t.Errorf("found %q", text)
 	}
@@ -254,7 +254,7 @@ func TestDisabled(t *testing.T) {
 		DisabledServers: []string{"10.0.0.2", "10.0.0.9"}, Items: []admin.Shard{{Item: 0}, {Item: 1, Disabled: true}, {Item: 2}, {Item: 3, Disabled: true}}}
 	shards, status := Shards(terminal.Style{}, s, now), Instances(terminal.Style{}, s, nil, now)
 	for _, text := range []string{shards, status} {
-		for _, want := range []string{"READY, paused", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are paused for the job; wasmjob job resume \"my job\" resumes all servers\n"} {
+		for _, want := range []string{"READY, paused", "READY, leads", "servers 10.0.0.2, 10.0.0.9 are paused for the job: wasmjob job resume \"my job\" lets it run on all servers\n"} {
 			if !strings.Contains(text, want) {
 				t.Errorf("%q is not in\n%s", want, text)
 			}

@@ -1,5 +1,5 @@
-// Package show renders the output of commands as text: a host's status, the items and instances of a job, results of
-// kills, a module, the findings of verify.
+// Package show renders what commands report as text: a host's status, the items and
+// instances of a job, what became of a kill, a module, the findings of verify.
 package show
 
 import (
@@ -20,7 +20,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// clockText compares the host's clock with the registry's, if the difference is larger than the error of measurement.
+// clockText compares the host's clock with the registry's, if that is worth to be
+// shown: they are apart by more than it takes to measure it.
 func clockText(c *engine.ClockStatus) string {
 	if c == nil || c.Drift.Abs() <= max(c.Uncertainty, 100*time.Millisecond) {
 		return ""
@@ -107,7 +108,7 @@ func Status(s terminal.Style, r *report.Report, all bool) string {
 	return b.String()
 }
 
-// lostText says that jobs whose host has no session are shown in their last known state; empty without such jobs.
+// lostText says of jobs whose host has no session that they are shown as they were; it is empty if there is none.
 func lostText(s terminal.Style, r *report.Report) string {
 	var since time.Time
 	lost, unknown := 0, 0
@@ -124,15 +125,15 @@ func lostText(s terminal.Style, r *report.Report) string {
 	return noSessionText(s, lost, unknown, since, r.Now)
 }
 
-// noSessionText returns the line about jobs whose hosts have no session: how many lost it since when, and how many are
-// unknown. It is empty without such jobs.
+// noSessionText is a line about jobs whose hosts have no session: how many were lost at a time, and of how many
+// nothing is known. It is empty if there is none.
 func noSessionText(s terminal.Style, lost, unknown int, since, now time.Time) string {
 	var parts []string
 	if lost > 0 {
-		parts = append(parts, fmt.Sprintf("no session with the registry since %s (%s ago): %s shown as of then, and no item begins", stamp(since, now), words.Ago(max(0, now.Sub(since))), words.Count(lost, "job")))
+		parts = append(parts, fmt.Sprintf("no session with the registry since %s (%s ago): %s as known then; nothing begins", stamp(since, now), words.Ago(max(0, now.Sub(since))), words.Count(lost, "job")))
 	}
 	if unknown > 0 {
-		parts = append(parts, fmt.Sprintf("no session with the registry since the start: the state of %s is unknown", words.Count(unknown, "job")))
+		parts = append(parts, fmt.Sprintf("no session with the registry since the start: nothing is known of %s", words.Count(unknown, "job")))
 	}
 	if len(parts) == 0 {
 		return ""
@@ -147,7 +148,7 @@ func latest(a, b time.Time) time.Time {
 	return a
 }
 
-// notesText returns further notes about the host and its jobs.
+// notesText is what else there is to say of the host and its jobs.
 func notesText(s terminal.Style, r *report.Report) string {
 	var notes strings.Builder
 	for _, w := range r.Warnings {
@@ -168,7 +169,7 @@ func notesText(s terminal.Style, r *report.Report) string {
 			fmt.Fprintf(&notes, "%s: %s %s for %s\n", j.Name, s.Paint(colour, "waits"), words.Ago(max(0, r.Now.Sub(w.Since))), indented(w.Reason))
 		}
 		for _, l := range j.Listeners {
-			fmt.Fprintf(&notes, "%s: listener %s has been running for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("job kill", j.Name))
+			fmt.Fprintf(&notes, "%s: listener %s runs for %s; %s ends it\n", j.Name, l.Export, words.Ago(max(0, r.Now.Sub(l.Since))), words.Command("job kill", j.Name))
 		}
 		for _, w := range j.Warnings {
 			fmt.Fprintf(&notes, "%s: %s %s\n", j.Name, s.Paint(terminal.Yellow, "warning:"), indented(w))
@@ -200,14 +201,14 @@ func historyText(r *report.Report) string {
 	case h == nil || (h.Dropped == 0 && h.Problem == ""):
 		return ""
 	case h.Problem != "" && h.Spooled > 0:
-		return fmt.Sprintf("could not be written for %s; %s wait on the disk, %d lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Spooled), "event"), h.Dropped, h.Problem)
+		return fmt.Sprintf("cannot be written for %s, %s wait on the disk, %d lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Spooled), "event"), h.Dropped, h.Problem)
 	case h.Problem != "":
-		return fmt.Sprintf("could not be written for %s; %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
+		return fmt.Sprintf("cannot be written for %s, %s lost: %s", words.Ago(r.Now.Sub(h.Since)), words.Count(int(h.Dropped), "event"), h.Problem)
 	}
 	return words.Count(int(h.Dropped), "event") + " lost since the start"
 }
 
-// yet adds that the host has not read all jobs yet.
+// yet qualifies what is said of a host that has no jobs.
 func yet(r *report.Report) string {
 	if len(r.Compiling) > 0 {
 		return " yet"
@@ -335,7 +336,7 @@ func lastFire(f *engine.FireStatus, now time.Time) terminal.Cell {
 	return terminal.Coloured(text, outcomeColour(f.Outcome))
 }
 
-// itemsTable lists the notable items, or all.
+// itemsTable lists the items of which there is something to say, or all.
 func itemsTable(s terminal.Style, r *report.Report, all bool) string {
 	t := terminal.NewTable(s, "JOB", "ITEM", "PARAMETER", "NOW", "PROGRESS", "LAST RUN")
 	for _, j := range r.Status.Jobs {
@@ -352,7 +353,7 @@ func itemsTable(s terminal.Style, r *report.Report, all bool) string {
 	return t.String()
 }
 
-// remarkable reports whether an item has a state worth showing.
+// remarkable reports whether there is more to say of an item than that it is well.
 func remarkable(i engine.ItemStatus) bool {
 	failed := i.LastOutcome != "" && i.LastOutcome != abi.OutcomeOK
 	return i.Begun() || i.Misfired || i.Disabled || !i.Held.IsZero() || failed

@@ -153,18 +153,18 @@ func TestStatusWithoutSession(t *testing.T) {
 	}
 	shown.Status.Jobs = append(shown.Status.Jobs, &engine.JobStatus{Name: "bad", State: engine.JobNoSession, Reason: "no module", SessionLost: now.Add(-5 * time.Minute), LastState: engine.JobError, ShardingTotalCount: 1})
 	text := Status(terminal.Style{}, shown, false)
-	const line = "Jobs\nno session with the registry since 11:55:00 (5m ago): 3 jobs shown as of then, and no item begins\n"
+	const line = "Jobs\nno session with the registry since 11:55:00 (5m ago): 3 jobs as known then; nothing begins\n"
 	if !strings.Contains(text, line) || strings.Contains(text, "the host has no session") || !strings.Contains(text, "bad: no module") || !strings.Contains(text, "a     ready  (by trigger)  -     1 of 2") || strings.Count(text, "FAIL 1h ago: disk") != 2 {
 		t.Errorf("%s", text)
 	}
 	shown.Status.Jobs = append(shown.Status.Jobs[:1], &engine.JobStatus{Name: "new", State: engine.JobNoSession, Reason: "the host has no session"})
-	if text := Status(terminal.Style{}, shown, false); !strings.Contains(text, "1 job shown as of then, and no item begins; no session with the registry since the start: the state of 1 job is unknown\n") {
+	if text := Status(terminal.Style{}, shown, false); !strings.Contains(text, "1 job as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\n") {
 		t.Errorf("%s", text)
 	}
 	list := []cluster.Job{{Name: "a", Health: cluster.HealthFailing, State: engine.JobNoSession, Reason: "the host has no session", SessionLost: now.Add(-5 * time.Minute)}, {Name: "b", Health: cluster.HealthOK, State: engine.JobNoSession, SessionLost: now.Add(-6 * time.Minute)},
 		{Name: "new", Health: cluster.HealthError, State: engine.JobNoSession, Reason: "the host has no session"}}
 	text = ClusterJobs(terminal.Style{}, list, now)
-	if !strings.HasPrefix(text, "no session with the registry since 11:55:00 (5m ago): 2 jobs shown as of then, and no item begins; no session with the registry since the start: the state of 1 job is unknown\nNAME") || strings.Contains(text, "the host has no session") {
+	if !strings.HasPrefix(text, "no session with the registry since 11:55:00 (5m ago): 2 jobs as known then; nothing begins; no session with the registry since the start: nothing is known of 1 job\nNAME") || strings.Contains(text, "the host has no session") {
 		t.Errorf("%s", text)
 	}
 }

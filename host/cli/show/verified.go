@@ -38,7 +38,7 @@ func Verified(s terminal.Style, r *verify.Report, settle time.Duration) string {
 	if len(r.Jobs) > 0 {
 		b.WriteString(jobs.String())
 		if young > 0 {
-			fmt.Fprintf(&b, "%s not judged: it is younger than --settle %s, or still running at the end of the files\n", words.Count(young, "fire"), words.Duration(settle))
+			fmt.Fprintf(&b, "%s not judged: too young (--settle %s), or still running where the files end\n", words.Count(young, "fire"), words.Duration(settle))
 		}
 		b.WriteByte('\n')
 	}
@@ -54,7 +54,7 @@ func Verified(s terminal.Style, r *verify.Report, settle time.Duration) string {
 			r.To.Sub(r.From).Round(time.Second))
 	}
 	if r.BadLines > 0 {
-		fmt.Fprintf(&b, "; %s not read", words.Count(int(r.BadLines), "line"))
+		fmt.Fprintf(&b, "; %s passed over", words.Count(int(r.BadLines), "line"))
 	}
 	verdict := s.Paint(terminal.Green, "0 violations")
 	if r.Violations > 0 {
@@ -90,9 +90,9 @@ func registryText(l *verify.RegistryReport) string {
 		return ""
 	}
 	var b strings.Builder
-	fmt.Fprintf(&b, "registry, namespace %s: %s, read %s", l.Namespace, words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
+	fmt.Fprintf(&b, "registry, namespace %s: %s, looked at %s", l.Namespace, words.Count(l.Jobs, "job"), words.Count(l.Looks, "time"))
 	if l.Idle > 0 {
-		fmt.Fprintf(&b, "; %d have no host and are not judged", l.Idle)
+		fmt.Fprintf(&b, "; of %d no host is there, which are not judged", l.Idle)
 	}
 	b.WriteString("\n")
 	for _, u := range l.Unused {
@@ -101,7 +101,7 @@ func registryText(l *verify.RegistryReport) string {
 			fmt.Fprintf(&b, " since %s", u.Since.UTC().Format(time.RFC3339))
 		}
 		if u.Disabled {
-			b.WriteString("; the server is paused, and its node stays until it is resumed or removed")
+			b.WriteString("; it is paused, and stays until it is resumed or removed")
 		}
 		b.WriteByte('\n')
 	}

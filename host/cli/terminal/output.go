@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// Output lets many goroutines write lines to the streams of the process without ever waiting: a terminal that is halted
-// with Ctrl-S, or a pipe without a reader, must not keep a host from renewing its session. Lines wait in a queue of fixed
-// length; lines that do not fit are dropped, and a line reports their number. One goroutine writes, so that the lines of
-// both streams keep their order.
+// Output lets many goroutines write lines to the streams of the process without
+// ever waiting for them: a terminal that is halted with Ctrl-S, or a pipe that
+// no one reads, must not keep a host from renewing its session. Lines wait in a
+// queue of fixed length; what does not fit is dropped, and that is said. One
+// goroutine writes, so that lines of both streams keep their order.
 type Output struct {
 	done chan struct{} // closed when run has returned
 
@@ -28,7 +29,7 @@ type chunk struct {
 
 const (
 	outputQueue = 4096
-	// outputGrace is how long Close waits for a stream that accepts nothing.
+	// outputGrace is how long close waits for a stream that takes nothing.
 	outputGrace = 2 * time.Second
 )
 
@@ -83,11 +84,11 @@ func (s stream) Write(p []byte) (int, error) {
 }
 
 func droppedLine(n int) string {
-	return fmt.Sprintf("… %d lines dropped, because they came faster than the terminal shows them\n", n)
+	return fmt.Sprintf("… %d lines dropped: they came faster than they could be shown\n", n)
 }
 
-// Close writes the queued lines and joins the goroutine. If the stream accepts nothing for outputGrace, Close leaves the
-// goroutine to the end of the process.
+// Close writes what is queued and joins the goroutine, unless the stream takes
+// nothing for some time: then it is left to the end of the process.
 func (o *Output) Close() {
 	o.mu.Lock()
 	if !o.closed {

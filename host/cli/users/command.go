@@ -1,4 +1,5 @@
-// Package users has the commands for users of a host: user and token, which edit its users file, and login.
+// Package users has the commands about who may use a host: user and token, which edit
+// its users file, and login.
 package users
 
 import (
@@ -23,8 +24,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Commands returns user and token with their subcommands, and login. users is the file to edit if the flag --users names
-// none; it may be empty.
+// Commands are user and token, with those below them, and login. users is the file that is
+// edited unless the flag --users names one; empty: none.
 func Commands(p *command.Program, users string) []*cobra.Command {
 	return []*cobra.Command{userCommand(p, users), tokenCommand(p, users), loginCommand(p)}
 }
@@ -37,13 +38,13 @@ type usersFile struct {
 
 // add makes the flag.
 func (f *usersFile) add(cmd *cobra.Command) {
-	cmd.PersistentFlags().StringVar(&f.name, "users", f.standard, "the users `FILE`, the same as for 'wasmjob run --users'")
+	cmd.PersistentFlags().StringVar(&f.name, "users", f.standard, "the users `FILE`, that of 'wasmjob run --users'")
 }
 
 // path is the file, or the error that there is none.
 func (f *usersFile) path() (string, error) {
 	if f.name == "" || f.name == "off" {
-		return "", command.Usagef("--users is missing: name the file with users and tokens; there is no default without a home directory")
+		return "", command.Usagef("--users is missing, the file with users and tokens; without a home directory there is no default")
 	}
 	return f.name, nil
 }
@@ -67,8 +68,8 @@ func (f *usersFile) edit(change func(*users.Document) error) error {
 	return err
 }
 
-// edited returns the file for a message about its edit. For a new file at another path than the default it adds how to
-// give the file to a host.
+// edited is the file for who has edited it. Of a new one that is not the standard one, it says that a
+// host has to be given it.
 func (f *usersFile) edited() string {
 	if !f.made || f.name == f.standard {
 		return f.name
@@ -78,13 +79,13 @@ func (f *usersFile) edited() string {
 
 // rolesFlag adds --role.
 func rolesFlag(cmd *cobra.Command, into *[]string) {
-	cmd.Flags().StringArrayVar(into, "role", nil, "grant `ROLE=JOBS`: viewer, operator, author or admin, and patterns of job names separated by commas, such as operator=etl-*,report; ROLE alone is for all jobs; may be repeated")
+	cmd.Flags().StringArrayVar(into, "role", nil, "`ROLE=JOBS`: viewer, operator, author or admin, and patterns of job names with commas between them, such as operator=etl-*,report; ROLE alone is for all jobs; may be repeated")
 }
 
 // bindings reads --role.
 func bindings(roles []string) (list []auth.Binding, err error) {
 	if len(roles) == 0 {
-		return nil, command.Usagef("--role is missing, expected such as --role operator=etl-* (roles are %s)", strings.Join(auth.Roles(), ", "))
+		return nil, command.Usagef("--role is missing, such as --role operator=etl-* (roles are %s)", strings.Join(auth.Roles(), ", "))
 	}
 	for _, text := range roles {
 		b, err := auth.ParseBinding(text)
@@ -98,9 +99,10 @@ func bindings(roles []string) (list []auth.Binding, err error) {
 
 func userCommand(p *command.Program, users string) *cobra.Command {
 	f := &usersFile{standard: users}
-	cmd := command.Group("user", "Manage users and their roles", `Add, list and remove users, and change their passwords, in the users file of a host.
-The host reads the file again when it changes; 'wasmjob status' shows its path. Change
-roles with an editor. docs/access.md describes the roles.`,
+	cmd := command.Group("user", "Say who may do what", `Add, list and remove users, and change their passwords, in the users file of a
+host, which reads it again when it changes; 'wasmjob status' shows which file that
+is. Roles are changed with an editor.
+docs/access.md has the roles.`,
 		"  wasmjob access user add ann --role operator='etl-*' --role viewer\n  wasmjob access user list",
 		userAddCommand(p, f), userListCommand(p, f), userRemoveCommand(p, f), userPasswdCommand(p, f))
 	f.add(cmd)
@@ -114,8 +116,8 @@ func userAddCommand(p *command.Program, f *usersFile) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME --role ROLE=JOBS… [flags]",
 		Short: "Add a user",
-		Long: `Add a user with roles, each for the jobs whose names match its patterns. The command asks
-for a password of at least 12 characters, or reads it from --password-file.`,
+		Long: `Add a user with roles, each for the jobs of some patterns. The password, of at
+least 12 characters, is asked for, or comes from --password-file.`,
 		Example: `  wasmjob access user add ann --role operator='etl-*' --role viewer
   wasmjob access user add deploy --role author --no-password --certificate 'CN=deploy,O=Example'`,
 		Args: command.Exactly("the user's name"),
@@ -139,13 +141,13 @@ for a password of at least 12 characters, or reads it from --password-file.`,
 	}
 	rolesFlag(cmd, &roles)
 	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`FILE` with the password")
-	cmd.Flags().BoolVar(&without, "no-password", false, "set no password: the user signs in by a certificate only")
-	cmd.Flags().StringArrayVar(&subjects, "certificate", nil, "`SUBJECT` of a client certificate that signs in as the user, such as CN=ann,O=Example; may be repeated")
+	cmd.Flags().BoolVar(&without, "no-password", false, "the user signs in by a certificate only")
+	cmd.Flags().StringArrayVar(&subjects, "certificate", nil, "`SUBJECT` of a client certificate that stands for the user, such as CN=ann,O=Example; may be repeated")
 	cmd.MarkFlagsMutuallyExclusive("no-password", "password-file")
 	return cmd
 }
 
-// listed is a user or a token as JSON, without its secret parts.
+// listed is a user or a token as JSON has it, without what the file has of its secret.
 type listed struct {
 	Name     string         `json:"name"`
 	Bindings []auth.Binding `json:"roles"`
@@ -178,7 +180,7 @@ func userListCommand(p *command.Program, f *usersFile) *cobra.Command {
 
 func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
 	return &cobra.Command{
-		Use: "remove NAME [flags]", Short: "Remove a user, and end the user's sessions", Example: "  wasmjob access user remove ann", Args: command.Exactly("the user's name"),
+		Use: "remove NAME [flags]", Short: "Remove a user, whose sessions end", Example: "  wasmjob access user remove ann", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			return p.Done(f.edit(func(d *users.Document) error { return d.RemoveUser(args[0]) }), "removed "+args[0]+" from "+f.name)
 		},
@@ -188,7 +190,7 @@ func userRemoveCommand(p *command.Program, f *usersFile) *cobra.Command {
 func userPasswdCommand(p *command.Program, f *usersFile) *cobra.Command {
 	var passwordFile string
 	cmd := &cobra.Command{
-		Use: "passwd NAME [flags]", Short: "Change a user's password, and end the user's sessions", Example: "  wasmjob access user passwd ann", Args: command.Exactly("the user's name"),
+		Use: "passwd NAME [flags]", Short: "Change a user's password, which ends the user's sessions", Example: "  wasmjob access user passwd ann", Args: command.Exactly("the user's name"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			set, err := f.read()
 			if err != nil {
@@ -201,7 +203,7 @@ func userPasswdCommand(p *command.Program, f *usersFile) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return p.Done(f.edit(func(d *users.Document) error { return d.SetPassword(args[0], hash) }), "changed the password of "+args[0]+" in "+f.name)
+			return p.Done(f.edit(func(d *users.Document) error { return d.SetPassword(args[0], hash) }), args[0]+" has another password in "+f.name)
 		},
 	}
 	cmd.Flags().StringVar(&passwordFile, "password-file", "", "`FILE` with the password")
@@ -219,7 +221,7 @@ func newPassword(p *command.Program, user, file string) (password.Hash, error) {
 	}
 	in, ok := p.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return password.Hash{}, command.Usagef("a password is needed, but there is no terminal to ask on; give --password-file")
+		return password.Hash{}, command.Usagef("a password is needed, and there is no terminal to ask for it; expected --password-file")
 	}
 	var texts [2]string
 	for i, prompt := range []string{"Password for " + user + ": ", "Once more: "} {
@@ -293,26 +295,26 @@ func tokenCreateCommand(p *command.Program, f *usersFile) *cobra.Command {
 				return err
 			}
 			if err := filelock.Replace(out, 0o600, []byte(text+"\n")); err != nil {
-				return fmt.Errorf("the token %s was created but could not be written to its file: %w; revoke it, and create another one", args[0], err)
+				return fmt.Errorf("the token %s is created, and cannot be written to a file: %w; revoke it and create another one", args[0], err)
 			}
-			return p.Done(nil, created+"only in "+out+", which only you can read")
+			return p.Done(nil, created+"in "+out+", which only you can read, and nowhere else")
 		},
 	}
 	rolesFlag(cmd, &roles)
 	cmd.Flags().StringVar(&life, "expires", life, "`WHEN` it expires: after 90d or 12h, or at 2027-01-31")
 	cmd.Flags().StringVar(&out, "out", "", "write the token to this `FILE`, with mode 0600, instead of printing it")
-	cmd.Flags().BoolVar(&force, "force", false, "overwrite a file that exists")
+	cmd.Flags().BoolVar(&force, "force", false, "write over a file that exists")
 	return cmd
 }
 
-// free returns an error if a file exists and must not be overwritten; an empty name is accepted.
+// free says that a file is not to be written over; no name is free.
 func free(name string, force bool) error {
 	if name == "" || force {
 		return nil
 	}
 	_, err := os.Lstat(name)
 	if err == nil {
-		return fmt.Errorf("%s exists; --force overwrites it", name)
+		return fmt.Errorf("%s exists; --force writes over it", name)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return err

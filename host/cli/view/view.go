@@ -1,5 +1,5 @@
-// Package view turns the stream of a host's events into few lines for people: one for each fire, and no more per second
-// than a person can read.
+// Package view turns the stream of a host's events into few lines for people: one
+// for each fire, and no more in a second than somebody can read.
 package view
 
 import (
@@ -25,14 +25,15 @@ import (
 const (
 	// viewQueue is how many events may wait for the view.
 	viewQueue = 4096
-	// fireBurst lines of fires may come at once, and fireRate per second in the long run; the rest is summed up once a
-	// second. Failures have their own budget.
+	// Of fires, fireBurst lines may come at once and fireRate per second in
+	// the long run; the rest is summed up once a second. Bad news has a
+	// budget of its own.
 	fireBurst, fireRate = 60, 10
 	// repeatAfter is how soon the same reason of the same job is shown again.
 	repeatAfter = time.Minute
 	// mostMemory bounds what the view remembers of fires, and of reasons.
 	mostMemory = 10_000
-	// mostAdded is how many new jobs are held back at once.
+	// mostAdded is how many jobs that came are held back at once.
 	mostAdded = 64
 )
 
@@ -45,7 +46,7 @@ type View struct {
 	queue   chan event.Event
 	done    chan struct{}
 	dropped atomic.Int64
-	// ending says that the host is stopping.
+	// ending says that the host is on its way out.
 	ending atomic.Bool
 
 	mu     sync.Mutex // guards closed and the sending side of queue
@@ -78,7 +79,8 @@ type fireLine struct {
 	duration time.Duration
 	lag      time.Duration
 	outcome  abi.Outcome
-	// reason says which items are not OK, if the fire has several; their own lines say why.
+	// reason says which items are not OK, if the fire has several. Why is in
+	// their own lines.
 	reason string
 }
 
@@ -107,7 +109,7 @@ type summary struct {
 	jobs               map[string]struct{}
 }
 
-// New starts to show lines; brief merges two lines into one for people.
+// New begins to show lines; brief makes one of two where people read them.
 func New(show func(line), brief bool) *View {
 	v := &View{
 		show:     show,
@@ -139,7 +141,7 @@ func (v *View) Add(e event.Event) {
 	}
 }
 
-// End records that the host is stopping.
+// End says that the host is on its way out.
 func (v *View) End() { v.ending.Store(true) }
 
 // Close shows what is queued and joins the goroutine.
@@ -186,7 +188,7 @@ func (v *View) flush(now time.Time) {
 	}
 	v.added = nil
 	if n := v.dropped.Swap(0); n > 0 {
-		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events were not logged, because they came too fast", n)})
+		v.show(line{time: now, level: zapcore.WarnLevel, text: fmt.Sprintf("%d events came too fast to be shown here", n)})
 	}
 	r := v.rest
 	if r.fires+r.others == 0 {
@@ -292,8 +294,8 @@ func because(e event.Event, text string) string {
 	return text + ": " + e.Reason
 }
 
-// jobEvent shows an event of a job or of the session. EventJobError, EventRefused and a lost session are already in the
-// log.
+// jobEvent shows what becomes of a job, or of the session. EventJobError,
+// EventRefused and a lost session are in the log already.
 func (v *View) jobEvent(e event.Event) {
 	say := func(level zapcore.Level, text string) { v.show(lineOf(e, level, text)) }
 	switch e.Kind {
@@ -324,7 +326,7 @@ func (v *View) jobEvent(e event.Event) {
 		case event.SessionLive:
 			say(zapcore.DebugLevel, "registry session live")
 		case event.SessionSuspect:
-			say(zapcore.WarnLevel, "registry session suspect: no item begins until the registry answers")
+			say(zapcore.WarnLevel, "registry session suspect: nothing begins until it is known to be alive")
 		}
 	}
 }
@@ -336,7 +338,7 @@ func (v *View) assigned(e event.Event) {
 		if !v.owners[e.Job] {
 			return
 		}
-		text = "this host no longer runs items of the job"
+		text = "this host runs no items any more"
 	}
 	v.owners[e.Job] = len(e.Items) > 0
 	if l, held := v.cameNow(e.Job); held {

@@ -172,9 +172,9 @@ func TestJobsComeAndGo(t *testing.T) {
 		add(event.Event{Kind: "of a later version"})
 	})
 	want := []string{
-		"warn host registry session suspect: no item begins until the registry answers",
+		"warn host registry session suspect: nothing begins until it is known to be alive",
 		"info a job added; this host runs item 3",
-		"info a this host no longer runs items of the job",
+		"info a this host runs no items any more",
 		"info a job changed: schedule",
 		"warn a job stopped by an operator: removed",
 		"info a job left: definition gone",
@@ -226,7 +226,7 @@ func TestTheViewDropsRatherThanWaits(t *testing.T) {
 	v.Close()
 	v.Close()
 	v.Add(event.Event{Kind: event.JobAdded}) // after the end: no harm
-	if !strings.Contains(last.text, "because they came too fast") {
+	if !strings.Contains(last.text, "events came too fast") {
 		t.Errorf("the last line is %q", last.text)
 	}
 }

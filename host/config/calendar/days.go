@@ -98,7 +98,7 @@ type set struct {
 // mostSpans bounds the single days and ranges of a calendar.
 const mostSpans = 5000
 
-var errTooMany = fmt.Errorf("has more than %d single days and ranges", mostSpans)
+var errTooMany = fmt.Errorf("has more than %d single days and ranges, expected at most that", mostSpans)
 
 func (s *set) add(first, last Day) error {
 	if s.count++; s.count > mostSpans {

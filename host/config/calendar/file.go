@@ -105,7 +105,7 @@ func readYAML(file string, data []byte) (*Days, []Problem) {
 func (s *set) fields(f *fields.File, root *yaml.Node) {
 	for i := 0; i < len(root.Content); i += 2 {
 		if key := root.Content[i]; key.Value == "timeZone" {
-			f.Problem(key, "timeZone", "a calendar has no time zone, because its days are in each job's own zone; leave timeZone out")
+			f.Problem(key, "timeZone", "a calendar has no time zone: a day is that of each job's own zone; leave it out")
 			return
 		}
 	}

@@ -32,7 +32,7 @@ const (
 func readICS(_ string, data []byte) (*Days, []Problem) {
 	calendar, err := parseICS(data)
 	if err != nil {
-		return nil, []Problem{{Message: words.Reason("is not an iCalendar file: " + err.Error())}}
+		return nil, []Problem{{Message: words.Reason("is no iCalendar file: " + err.Error())}}
 	}
 	r := icsReader{lines: eventLines(data), moved: make(map[string]map[Day]bool)}
 	events := calendar.Events()
@@ -59,7 +59,7 @@ func readICS(_ string, data []byte) (*Days, []Problem) {
 func parseICS(data []byte) (calendar *ics.Calendar, err error) {
 	broken := guarded(func() { calendar, err = ics.ParseCalendar(bytes.NewReader(bytes.TrimPrefix(data, []byte("\ufeff")))) })
 	if broken != nil {
-		return nil, fmt.Errorf("it cannot be parsed: %w", broken)
+		return nil, fmt.Errorf("it cannot be taken apart: %w", broken)
 	}
 	return calendar, err
 }
@@ -176,7 +176,7 @@ func (r *icsReader) event(e *ics.VEvent) error {
 // recurs adds the days on which an event begins again.
 func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 	if r.recurring++; r.recurring > mostRecurring {
-		return fmt.Errorf("the file has more than %d recurring events", mostRecurring)
+		return fmt.Errorf("the file has more than %d events that recur, expected at most that", mostRecurring)
 	}
 	if len(rule) > longestRule {
 		return fmt.Errorf("has %d characters, expected at most %d", len(rule), longestRule)
@@ -201,7 +201,7 @@ func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 		option.Until = last
 	}
 	if r.steps += stepsOf(option); r.steps > mostSteps {
-		return fmt.Errorf("the recurrence rules of the file take too many steps up to 2099: found %d, expected at most %d; give them an UNTIL", r.steps, mostSteps)
+		return fmt.Errorf("the rules of the file go through too many days, weeks, months and years up to 2099: found %d steps, expected at most %d; give them an UNTIL", r.steps, mostSteps)
 	}
 	broken := guarded(func() {
 		var all *rrule.RRule
@@ -217,7 +217,7 @@ func (r *icsReader) recurs(rule string, first Day, add func(Day) error) error {
 	})
 	switch {
 	case broken != nil:
-		return fmt.Errorf("found %q, which is not a valid rule: %w", clip(rule), broken)
+		return fmt.Errorf("found %q, which has no meaning: %w", clip(rule), broken)
 	case errors.Is(err, errTooMany):
 		return err
 	case err != nil:

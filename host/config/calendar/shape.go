@@ -15,7 +15,7 @@ var fileFields = schema.Object{
 	{Name: "ranges", Help: "Days from one to another, both included", Is: schema.List(rangeFields.Shape())},
 	{Name: "weekdays", Help: "Days of the week, such as SAT", Is: schema.Texts(schema.Text())},
 	{Name: "yearly", Help: "Days of each year, such as 12-25", Is: schema.Texts(schema.Text())},
-	{Name: "description", Help: "Description of the calendar, for people", Is: schema.Text()},
+	{Name: "description", Help: "What the calendar is, for people", Is: schema.Text()},
 }
 
 var rangeFields = schema.Object{

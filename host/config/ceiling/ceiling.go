@@ -178,7 +178,7 @@ func (l List) Check(c jobconfig.Configuration) error {
 				Problem: fmt.Sprintf("found %s, %s", kindOf(name).show(n), ceiling)})
 		case name == Timeout && n == 0 && ceiling.Value != Off:
 			problems = append(problems, &jobconfig.FieldError{Field: string(name),
-				Problem: fmt.Sprintf("found 0, which means no limit, but %s", ceiling)})
+				Problem: fmt.Sprintf("found 0, which is no limit, %s", ceiling)})
 		}
 	}
 	g, _ := c.Guest() // has its defaults where it cannot be read

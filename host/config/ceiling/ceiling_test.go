@@ -71,7 +71,7 @@ func TestCheck(t *testing.T) {
 timeout: found 2h, the host's ceiling timeout for jobs "team-a-*" is 1h
 maxConcurrency: found 17, the host's ceiling maxConcurrency for jobs "team-a-*" is 16
 memoryLimit: found 1GiB, the host's ceiling memoryLimit for jobs "team-a-*" is 256MiB`},
-		{job("team-a-x", 1, jobconfig.Guest{}), `timeout: found 0, which means no limit, but the host's ceiling timeout for jobs "team-a-*" is 1h`},
+		{job("team-a-x", 1, jobconfig.Guest{}), `timeout: found 0, which is no limit, the host's ceiling timeout for jobs "team-a-*" is 1h`},
 	} {
 		err := l.Check(c.conf)
 		if got := errors.Join(err); (got != nil) != (c.want != "") || got != nil && got.Error() != c.want {

@@ -37,9 +37,9 @@ func Check(c jobconfig.Configuration) (problems []*jobconfig.FieldError) {
 			switch {
 			case !s.Differs(g) || s.Name == "after":
 			case len(g.When.After) > 0:
-				bad(s.Name, "cannot be given beside after: the job follows the instants of the jobs before it")
+				bad(s.Name, "is given beside after: the job has the instants of the jobs that it comes after")
 			default:
-				bad(s.Name, "needs cron, schedules or at: without them the job has no instants")
+				bad(s.Name, "is given, but neither cron nor schedules nor at: the job has no instants")
 			}
 		}
 	}

@@ -66,7 +66,7 @@ func SharedSchema() []byte {
 func own(field string) string {
 	switch field {
 	case "jobName", "module", "jobClass", "at":
-		return "belongs to a single job: it cannot have a default"
+		return "is each job's own: it has no default"
 	}
 	return ""
 }
@@ -161,7 +161,7 @@ func (j *job) weigh() {
 		return
 	}
 	if before <= MaxInherited { // said once
-		j.problem(j.root, "", "the jobs of this file get more than %d bytes from files of defaults: spread the jobs over several files, or shorten the defaults", MaxInherited)
+		j.problem(j.root, "", "the jobs of this file have more than %d bytes from files of defaults, expected less: spread them over several files, or shorten the defaults", MaxInherited)
 	}
 	j.parser.inherited = MaxInherited + 1
 	for field, n := range j.nodes { // the file is refused: do not check the large values for each of its jobs

@@ -97,8 +97,8 @@ func TestSharedErrors(t *testing.T) {
 	t.Parallel()
 	editor := schemas.New(t, SharedSchema())
 	for text, want := range map[string]string{
-		"jobName: a\n":                             "defaults.yaml:1:10: jobName: belongs to a single job: it cannot have a default",
-		"module: a.wasm\n":                         "module: belongs to a single job",
+		"jobName: a\n":                             "defaults.yaml:1:10: jobName: is each job's own: it has no default",
+		"module: a.wasm\n":                         "module: is each job's own",
 		"timeout: soon\n":                          "defaults.yaml:1:10: timeout: found",
 		"timeOut: 1m\n":                            "did you mean timeout?",
 		"shardingTotalCount: 0\n":                  "shardingTotalCount",

@@ -119,7 +119,7 @@ func ParseWithin(file string, data []byte, ceilings ceiling.List, shared ...*Sha
 		definition := d.read()
 		name := definition.Configuration.JobName
 		if line, twice := first[name]; twice && name != "" {
-			d.problem(cmp.Or(d.nodes["jobName"], root), "jobName", "%q is already defined in line %d, expected a different name", name, line)
+			d.problem(cmp.Or(d.nodes["jobName"], root), "jobName", "%q is defined in line %d already, expected a name of its own", name, line)
 		} else {
 			first[name] = definition.Line
 		}

@@ -58,8 +58,8 @@ func propFields() map[string]string {
 
 // knownElsewhere explains fields that other schedulers have. The names are in lower case.
 func knownElsewhere() map[string]string {
-	const dropped = "is a field of ElasticJob 1.x that no longer has an effect; leave it out"
-	const granted = "can be granted only by the operator, in the host's grants (docs/grants.md); a definition lists what the job needs in needs"
+	const dropped = "is a field of ElasticJob 1.x that has no meaning any more; leave it out"
+	const granted = "is granted by the operator, in the host's grants (docs/grants.md), never in the job's own file; a job says what it needs in needs"
 	return map[string]string{
 		"mounts":                                granted,
 		"mount":                                 granted,
@@ -68,8 +68,8 @@ func knownElsewhere() map[string]string {
 		"secrets":                               granted,
 		"grants":                                granted,
 		"env":                                   granted,
-		"joblistenertypes":                      "names Java classes; a module exports its listeners (job_before_executed and others), so leave this out",
-		"jobextraconfigurations":                "is ElasticJob's tracing, which needs a Java host; its value in the registry is kept",
+		"joblistenertypes":                      "names Java classes; a module exports its listeners (job_before_executed and others), and nothing has to be said here",
+		"jobextraconfigurations":                "is ElasticJob's tracing, which needs a Java host; what the registry has of it is kept",
 		"jobexecutorthreadpoolsizeprovidertype": "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
 		"jobexecutorservicehandlertype":         "is a Java host's thread pool; use maxConcurrency; what the registry has of it is kept",
 		"jobtype":                               "unknown field; did you mean type?",
@@ -100,7 +100,7 @@ func unknown(name string, known []string) (message, meant string) {
 	return "unknown field, expected one of " + strings.Join(known, ", "), ""
 }
 
-// nearest returns the most similar known name; empty without one.
+// nearest is the known name that somebody may have meant, or empty.
 func nearest(name string, known []string) string {
 	if len(name) > 64 { // nothing that long is known
 		return ""

@@ -162,7 +162,7 @@ func (j *job) defaults() {
 		}
 	}
 	if j.nodes["shardingTotalCount"] == nil && !j.meant["shardingTotalCount"] {
-		j.problem(j.root, "shardingTotalCount", "is missing, expected the number of items; 1 for a job without sharding")
+		j.problem(j.root, "shardingTotalCount", "is missing, expected the number of items; 1 for a job that is not divided")
 	}
 	j.guest = jobconfig.DefaultGuest()
 	j.out.Module = j.base + ".wasm"
@@ -222,7 +222,7 @@ func (j *job) calendars() {
 			}
 		}
 		if !timetable.Has(j.c) {
-			j.problem(n, field, "needs cron, schedules or at: without them the job has no instants")
+			j.problem(n, field, "is given, but neither cron nor schedules nor at: the job has no instants")
 		}
 	}
 	if n := j.value("calendars.onExcluded"); n != nil && len(w.Include)+len(w.Exclude) == 0 {

@@ -38,11 +38,11 @@ func TestTimetableFields(t *testing.T) {
 func TestTimetableMistakes(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"cron: '@daily'\nat: 2026-12-24T18:00:00+01:00":                              "a.yaml:2:7: cron: cannot be combined with at, expected only one of cron, schedules, at and after",
+		"cron: '@daily'\nat: 2026-12-24T18:00:00+01:00":                              "a.yaml:2:7: cron: is given beside at, expected one of cron, schedules, at and after",
 		"cron: '@daily'\nstartAt: 2027-01-01T00:00:00Z\nendAt: 2026-01-01T00:00:00Z": "a.yaml:4:8: endAt: found 2026-01-01T00:00:00Z, which is before startAt, 2027-01-01T00:00:00Z",
 		"startAt: tomorrow":                             `a.yaml:2:10: startAt: found "tomorrow", expected a time with its offset`,
 		"at: [x]":                                       "a.yaml:2:5: at: found a list",
-		"jitter: 1m":                                    "a.yaml:2:9: jitter: needs cron, schedules or at: without them the job has no instants",
+		"jitter: 1m":                                    "a.yaml:2:9: jitter: is given, but neither cron nor schedules nor at: the job has no instants",
 		"cron: 0 * * * * ?\njitter: 2m":                 "a.yaml:3:9: jitter: found 2m, which is longer than the 1m between",
 		"schedules: '@daily'":                           "a.yaml:2:12: schedules: found \"@daily\", expected a list of schedules",
 		"schedules: []":                                 "a.yaml:2:12: schedules: found a list, expected a list of schedules, each with its cron",
@@ -53,7 +53,7 @@ func TestTimetableMistakes(t *testing.T) {
 		"cron: '@daily'\ncalendars: [x]":                "a.yaml:3:12: calendars: found a list, expected a mapping of include, exclude, onExcluded",
 		"cron: '@daily'\ncalendars: {exclude: [a/b]}":   `a.yaml:3:22: calendars.exclude: found "a/b", expected the name of a calendar`,
 		"cron: '@daily'\ncalendars: {onExcluded: next}": "a.yaml:3:25: calendars.onExcluded: is given without calendars",
-		"calendars: {exclude: [a]}":                     "a.yaml:2:22: calendars.exclude: needs cron, schedules or at",
+		"calendars: {exclude: [a]}":                     "a.yaml:2:22: calendars.exclude: is given, but neither cron nor schedules nor at",
 		"cron: '@daily'\ncalendars: {exlcude: [a]}":     "a.yaml:3:13: calendars.exlcude: unknown field; did you mean exclude?",
 		"cron: '@daily'\nprops: {wasm.calendarDays: x}": "a.yaml:3:9: props.wasm.calendarDays: unknown property",
 		"schedules: [{cron: '@daily', cron: '@daily'}]": "a.yaml:2:30: schedules: cron is given twice in a schedule",
@@ -64,9 +64,9 @@ func TestTimetableMistakes(t *testing.T) {
 		"after: [{job: b, within: 0}]":                  "a.yaml:2:9: after: within: found \"0\", expected a duration above 0",
 		"after: [{job: b}, {job: b}]":                   "a.yaml:2:19: after: job \"b\" is given twice",
 		"after: [{job: a/b}]":                           "a.yaml:2:9: after: found \"a/b\" for job, expected the name of a job",
-		"after: [{job: a}]":                             "a.yaml:2:8: after: the job would follow itself: a -> a",
-		"cron: '@daily'\nafter: [{job: b}]":             "a.yaml:2:7: cron: cannot be combined with after, expected only one of cron, schedules, at and after",
-		"after: [{job: b}]\njitter: 1m":                 "a.yaml:3:9: jitter: cannot be given beside after: the job follows the instants of the jobs before it",
+		"after: [{job: a}]":                             "a.yaml:2:8: after: the job would come after itself: a -> a",
+		"cron: '@daily'\nafter: [{job: b}]":             "a.yaml:2:7: cron: is given beside after, expected one of cron, schedules, at and after",
+		"after: [{job: b}]\njitter: 1m":                 "a.yaml:3:9: jitter: is given beside after: the job has the instants of the jobs that it comes after",
 		"dst: twice\ncron: '@daily'":                    `a.yaml:2:6: dst: found "twice", expected once, both or skip`,
 		"cron: '@daily'\ncalendars:\n  include: [" + strings.Repeat("a, ", 21) + "]": "found 21 calendars, expected at most 20",
 	} {

@@ -88,7 +88,7 @@ func TestReadFile(t *testing.T) {
 	if data, info, err := ReadFile(name, 5); err != nil || string(data) != "12345" || info.Size() != 5 {
 		t.Errorf("%q, %v", data, err)
 	}
-	for at, want := range map[string]string{name: "has more than 4 bytes", dir: "is a directory, expected a file", filepath.Join(dir, "x"): "cannot be read: it does not exist", filepath.Join(name, "x"): "cannot be read: not a directory", "/dev/null": "is not a regular file"} {
+	for at, want := range map[string]string{name: "has more than 4 bytes", dir: "is a directory, expected a file", filepath.Join(dir, "x"): "cannot be read: it does not exist", filepath.Join(name, "x"): "cannot be read: not a directory", "/dev/null": "is no regular file"} {
 		if _, _, err := ReadFile(at, 4); err == nil || err.Error() != want {
 			t.Errorf("%s: %v, want %s", at, err, want)
 		}

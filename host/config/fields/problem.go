@@ -100,7 +100,7 @@ func ReadFile(name string, most int64) ([]byte, fs.FileInfo, error) {
 	case info.IsDir():
 		return nil, nil, errors.New("is a directory, expected a file")
 	case !info.Mode().IsRegular():
-		return nil, nil, errors.New("is not a regular file")
+		return nil, nil, errors.New("is no regular file")
 	}
 	data, err := io.ReadAll(io.LimitReader(f, most+1))
 	switch {

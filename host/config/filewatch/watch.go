@@ -77,7 +77,7 @@ func Files(ctx context.Context, names func() []string, look func()) error {
 	}
 }
 
-var errEnded = errors.New("the files are no longer watched")
+var errEnded = errors.New("the files are not watched any more")
 
 // watcher is one call of Files. All of it belongs to that goroutine.
 type watcher struct {

@@ -59,7 +59,7 @@ func (f *file) key(name, n *yaml.Node) {
 		return
 	}
 	if place, twice := f.named[name.Value]; twice {
-		f.Problem(name, field, "%s already has a key of this name", place)
+		f.Problem(name, field, "there is a key of this name in %s already", place)
 		return
 	}
 	f.named[name.Value] = f.place(name)
@@ -222,14 +222,14 @@ func (f *file) onlyOnce(n *yaml.Node, e *entry) {
 		things = append(things, "configuration")
 	}
 	if f.pairs += len(e.jobs) * len(things); f.pairs > maxPairs {
-		f.Problem(n, "", "found more than %d pairs of a pattern of jobs and a secret, variable or directory; use patterns that cover more jobs", maxPairs)
+		f.Problem(n, "", "found more than %d pairs of a pattern of jobs and a secret, variable or directory, expected fewer: a pattern can stand for many jobs", maxPairs)
 		return
 	}
 	for _, pattern := range e.jobs {
 		for _, thing := range things {
 			key := pattern + "\x00" + thing
 			if other, twice := f.gives[key]; twice && other != e.place {
-				f.Problem(n, "", "the %s of jobs %q is also given by %s, expected only one of the two", thing, pattern, other)
+				f.Problem(n, "", "the %s of jobs %q is given by %s as well, expected one of the two", thing, pattern, other)
 			}
 			f.gives[key] = e.place
 		}
@@ -244,7 +244,7 @@ func (f *file) secret(g *Grant, name, n *yaml.Node) {
 		return
 	}
 	if n.Kind == yaml.ScalarNode { // the value may be secret
-		f.Problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: this file must not contain secrets")
+		f.Problem(n, field, "found a text, expected {file: PATH}, {dir: PATH} or {env: NAME}: secrets themselves do not stand in this file")
 		return
 	}
 	found := f.Fields(n, field, secretFields)
@@ -406,7 +406,7 @@ func (f *file) tls(n *yaml.Node, field string, found map[string]*yaml.Node, may 
 			paths[name] = f.path(v, field+"."+name)
 			f.there(v, paths[name], "file")
 			if !may {
-				f.Problem(v, field+"."+name, "has an effect only with %s", where)
+				f.Problem(v, field+"."+name, "is of use with %s only", where)
 			}
 		}
 	}
@@ -464,7 +464,7 @@ func (f *file) directory(g *Grant, n *yaml.Node) {
 	} else {
 		for _, name := range []string{"quota", "files"} {
 			if found[name] != nil {
-				f.Problem(found[name], "dirs."+name, "has an effect only with \"write: true\"")
+				f.Problem(found[name], "dirs."+name, "is of use with \"write: true\" only")
 			}
 		}
 	}

@@ -195,7 +195,7 @@ func TestTrust(t *testing.T) {
 	}{
 		"good":                        {"pay-x", sign(k, "a module"), "release", nil},
 		"stripped":                    {"pay-x", nil, "", signature.ErrMissing},
-		"belongs to another file":     {"pay-x", sign(k, "another"), "", signature.ErrMismatch},
+		"of another file":             {"pay-x", sign(k, "another"), "", signature.ErrMismatch},
 		"by another key":              {"pay-x", sign(other, "a module"), "", signature.ErrUnknownKey},
 		"by a key for this job":       {"pay-test", sign(other, "a module"), "ci", nil},
 		"not demanded":                {"report", nil, "", nil},
@@ -208,7 +208,7 @@ func TestTrust(t *testing.T) {
 			t.Errorf("%s: %q, %v", name, signer, err)
 		}
 	}
-	if _, err := s.Signer("pay-x", []byte("changed"), sign(k, "a module")); !errors.Is(err, signature.ErrMismatch) || !strings.Contains(err.Error(), `grants.yaml:4 requires one by release for job "pay-x"`) {
+	if _, err := s.Signer("pay-x", []byte("changed"), sign(k, "a module")); !errors.Is(err, signature.ErrMismatch) || !strings.Contains(err.Error(), `grants.yaml:4 demands one by release for job "pay-x"`) {
 		t.Errorf("changed after it was signed: %v", err)
 	}
 }
@@ -295,18 +295,18 @@ func TestMistakes(t *testing.T) {
 		entry("http: [{url: https://a, methods: connect}]"):                                         `http.methods: found "connect", expected a method such as GET or POST`,
 		entry("http: [{url: https://a, methods: []}]"):                                              "http.methods: found an empty list",
 		entry("http: [{url: https://a, secrets: [T]}]"):                                             `http.secrets: there is no secret "T"`,
-		entry("http: [{url: http://a, ca: x}]"):                                                     "http.ca: has an effect only with an https URL",
+		entry("http: [{url: http://a, ca: x}]"):                                                     "http.ca: is of use with an https URL only",
 		entry("http: [{url: https://a, cert: x}]"):                                                  "found one of cert and key, expected both",
 		entry("net: [db:5432]"):                                                                     "net.to: found \"db:5432\", expected tcp://HOST:PORT",
 		entry("net: ['tcp://db']"):                                                                  "expected a port from 1 to 65535 after the host",
 		entry("net: ['tcp://*.db:1']"):                                                              "expected the name of a host",
 		entry("net: ['tcp://db:1/x']"):                                                              "expected tcp://HOST:PORT",
-		entry("net: [{to: 'tcp://db:1', ca: x}]"):                                                   "net.ca: has an effect only with tls://",
+		entry("net: [{to: 'tcp://db:1', ca: x}]"):                                                   "net.ca: is of use with tls:// only",
 		entry("net: [{private: true}]"):                                                             "net.to: is missing",
 		entry("dirs: [{host: x}]"):                                                                  "dirs.guest: is missing",
 		entry("dirs: [{host: x, guest: y}]"):                                                        `dirs.guest: found "y", expected an absolute path`,
 		entry("dirs: [{host: x, guest: /a/../b}]"):                                                  `dirs.guest: found "/a/../b"`,
-		entry("dirs: [{host: x, guest: /a, quota: 1MB}]"):                                           "dirs.quota: has an effect only with",
+		entry("dirs: [{host: x, guest: /a, quota: 1MB}]"):                                           "dirs.quota: is of use with",
 		entry("dirs: [{host: x, guest: /a, write: true, quota: 0}]"):                                `dirs.quota: found "0", expected a size`,
 		entry("dirs: [{host: x, guest: /a, write: true, files: many}]"):                             `dirs.files: found "many", expected a whole number`,
 		entry("dirs: [{host: x, guest: /a}, {host: y, guest: /a}]"):                                 "dirs.guest: /a is given twice",
@@ -321,8 +321,8 @@ func TestMistakes(t *testing.T) {
 		entry("config: []"):                                                                         "config: found a list, expected a mapping",
 		entry("quotas: {requests: 0}"):                                                              `quotas.requests: found "0", expected a whole number from 1`,
 		entry("quotas: {connect: 5}"):                                                               `quotas.connect: found "5", expected a duration from 1ms to 10m`,
-		entry("env: {A: 1}\n  - jobs: [b, a]\n    env: {A: 2}"):                                     `g.yaml:4:5: the variable A of jobs "a" is also given by g.yaml:2`,
-		"keys: {k: RWQ}":                                                                            "keys.k: found not a public key of minisign",
+		entry("env: {A: 1}\n  - jobs: [b, a]\n    env: {A: 2}"):                                     `g.yaml:4:5: the variable A of jobs "a" is given by g.yaml:2 as well`,
+		"keys: {k: RWQ}":                                                                            "keys.k: found no public key of minisign",
 		"keys: {k: {file: /does/not/exist}}":                                                        "keys.k.file: /does/not/exist cannot be read",
 		"trust: [{jobs: a}]":                                                                        "trust.keys: is missing",
 		"keys: {release: " + publicKey + "}\ntrust: [{jobs: a, keys: [relase]}]":                    `trust.keys: there is no key "relase"; did you mean "release"?`,
@@ -385,7 +385,7 @@ func TestDirectory(t *testing.T) {
 	if g.Env["X"] != "first" || len(g.HTTP) != 1 || string(g.Config) != "configuration" || len(s.Files()) != 4 {
 		t.Errorf("%+v, of %v", g, s.Files())
 	}
-	if warnings := s.Warnings([]string{"b"}); len(warnings) != 2 || !strings.Contains(warnings[0], `20-b.yaml:1: no job matches "a"`) || !strings.Contains(warnings[1], "cannot be used now") {
+	if warnings := s.Warnings([]string{"b"}); len(warnings) != 2 || !strings.Contains(warnings[0], `20-b.yaml:1: there is no job that matches "a"`) || !strings.Contains(warnings[1], "cannot be used now") {
 		t.Errorf("%q", warnings)
 	}
 	if again, err := Read(dir); err != nil || !again.Same(s) {
@@ -397,7 +397,7 @@ func TestDirectory(t *testing.T) {
 	}
 	write(t, at("30-c.yaml"), "keys: {k: "+publicKey+"}\ngrants: [{jobs: a, kv: tru}]")
 	_, err = Read(dir)
-	if err == nil || !strings.Contains(err.Error(), "30-c.yaml:2:24: kv") || !strings.Contains(err.Error(), "10-a.yml:1 already") {
+	if err == nil || !strings.Contains(err.Error(), "30-c.yaml:2:24: kv") || !strings.Contains(err.Error(), "there is a key of this name in 10-a.yml:1 already") {
 		t.Errorf("one broken: %v", err)
 	}
 	if _, err := Read(at("none.yaml")); err == nil || !strings.Contains(err.Error(), "none.yaml: cannot be read: it does not exist") {

@@ -24,7 +24,7 @@ func Resolve(s Secret) (string, error) {
 		return value, nil
 	}
 	if s.File == "" {
-		return "", errors.New("the secret has no source")
+		return "", errors.New("there is no place that the secret comes from")
 	}
 	data, err := readFile(s.File)
 	if err != nil {

@@ -35,11 +35,11 @@ func TestResolve(t *testing.T) {
 		{Secret{File: at("more")}, "", "its file has more than 65536 bytes"},
 		{Secret{File: at("empty")}, "", "its file is empty"},
 		{Secret{File: at("none")}, "", "its file cannot be read: it does not exist"},
-		{Secret{File: at("pipe")}, "", "its file is not a regular file"},
+		{Secret{File: at("pipe")}, "", "its file is no regular file"},
 		{Secret{File: dir}, "", "is a directory"},
 		{Secret{Env: "WASMJOB_TEST_SECRET"}, "geheim", ""},
 		{Secret{Env: "WASMJOB_TEST_NONE"}, "", "the variable WASMJOB_TEST_NONE of the host is not set, or empty"},
-		{Secret{}, "", "the secret has no source"},
+		{Secret{}, "", "no place"},
 	} {
 		value, err := Resolve(c.secret)
 		if value != c.value || (err == nil) != (c.want == "") || (err != nil && !strings.Contains(err.Error(), c.want)) {

@@ -203,7 +203,7 @@ func (s *Set) Signer(job string, module, sig []byte) (signer string, err error) 
 	}
 	signer, err = signature.Check(module, sig, s.named(t.keys))
 	if err != nil {
-		return "", fmt.Errorf("%w; %s requires one by %s for job %q", err, t.place, words.Some(t.keys, " or "), job)
+		return "", fmt.Errorf("%w; %s demands one by %s for job %q", err, t.place, words.Some(t.keys, " or "), job)
 	}
 	return signer, nil
 }
@@ -221,7 +221,7 @@ func (s *Set) Warnings(jobs []string) []string {
 				return
 			}
 			if !slices.ContainsFunc(jobs, func(job string) bool { return ceiling.Matches(p, job) }) {
-				unmatched.Add(fmt.Sprintf("%s: no job matches %q", place, p))
+				unmatched.Add(fmt.Sprintf("%s: there is no job that matches %q", place, p))
 			}
 		}
 	}

@@ -18,13 +18,13 @@ const (
 
 // Schema is the JSON Schema of a file of grants, for editors: of what the reader reads.
 func Schema() []byte {
-	return schema.Document(SchemaName, "wasmjob: what jobs may do outside their sandbox", fileFields)
+	return schema.Document(SchemaName, "wasmjob: what jobs may do outside of their sandbox", fileFields)
 }
 
 var fileFields = schema.Object{
 	{Name: "grants", Help: "Entries: what the jobs of a pattern may do; \"grants: []\" grants nothing", Is: schema.List(entryFields.Shape())},
 	{Name: "keys", Help: "Public keys by name, as minisign writes them", Is: schema.Map(textOrFile())},
-	{Name: "trust", Help: "Which keys must have signed the modules of which jobs", Is: schema.List(trustFields.Shape())},
+	{Name: "trust", Help: "Whose keys must have signed the modules of which jobs", Is: schema.List(trustFields.Shape())},
 }
 
 // textOrFile is a text, or the file with it.
@@ -40,30 +40,30 @@ var trustFields = schema.Object{
 
 var entryFields = schema.Object{
 	{Name: "jobs", Help: "Names of jobs, or patterns such as sync-*", Required: true, Is: schema.Texts(schema.Text())},
-	{Name: "digests", Help: "SHA-256 of the modules to which the entry applies; all modules if it is missing", Is: schema.Texts(schema.Text())},
-	{Name: "signers", Help: "Names of keys; the entry applies only to modules that one of them has signed", Is: schema.Texts(schema.Text())},
-	{Name: "http", Help: "URLs to which guests may send requests; a path allows all paths that begin with it", Is: schema.List(schema.Any(schema.Text(), httpFields.Shape()))},
-	{Name: "net", Help: "Addresses to which guests may connect: tcp://HOST:PORT, tls://HOST:PORT", Is: schema.List(schema.Any(schema.Text(), netFields.Shape()))},
+	{Name: "digests", Help: "SHA-256 of the modules that the entry is for; without any it is for all", Is: schema.Texts(schema.Text())},
+	{Name: "signers", Help: "Names of keys; the entry is for modules that one of them has signed", Is: schema.Texts(schema.Text())},
+	{Name: "http", Help: "URLs to which requests may go; a path stands for all that begins with it", Is: schema.List(schema.Any(schema.Text(), httpFields.Shape()))},
+	{Name: "net", Help: "Addresses to which connections may go: tcp://HOST:PORT, tls://HOST:PORT", Is: schema.List(schema.Any(schema.Text(), netFields.Shape()))},
 	{Name: "dirs", Help: "Directories of the host that guests see", Is: schema.List(dirFields.Shape())},
 	{Name: "kv", Help: "Whether items may keep keys and values", Is: schema.Boolean()},
 	{Name: "secrets", Help: "Secrets by name, each in a file, a directory or a variable of the host", Is: schema.Map(secretFields.Shape())},
 	{Name: "env", Help: "Variables of the guest's environment", Is: schema.Map(schema.Text())},
 	{Name: "config", Help: "The text that the guest reads as its configuration", Is: textOrFile()},
-	{Name: "quotas", Help: "Limits of one run of an item", Is: quotaFields.Shape()},
+	{Name: "quotas", Help: "What one run of an item may do", Is: quotaFields.Shape()},
 }
 
 var secretFields = schema.Object{
 	{Name: "file", Help: "File with the secret", Is: schema.Text()},
 	{Name: "dir", Help: "Directory with a file of the secret's name", Is: schema.Text()},
 	{Name: "env", Help: "Variable of the host with the secret", Is: schema.Text()},
-	{Name: "readable", Help: "Whether the guest may read the secret; otherwise only the host puts it into requests", Is: schema.Boolean()},
+	{Name: "readable", Help: "Whether the guest may read it; else the host puts it into requests", Is: schema.Boolean()},
 }
 
 var httpFields = append(schema.Object{
-	{Name: "url", Help: "Scheme, host, port and the beginning of the path", Required: true, Is: schema.Text()},
-	{Name: "methods", Help: "Methods, such as GET; all if it is missing", Is: schema.Texts(schema.Text())},
+	{Name: "url", Help: "Scheme, host, port and the begin of the path", Required: true, Is: schema.Text()},
+	{Name: "methods", Help: "Methods, such as GET; without any all", Is: schema.Texts(schema.Text())},
 	{Name: "private", Help: "Whether the host may have an address that is not public", Is: schema.Boolean()},
-	{Name: "secrets", Help: "Names of secrets that may be sent there", Is: schema.Texts(schema.Text())},
+	{Name: "secrets", Help: "Names of secrets that may go there", Is: schema.Texts(schema.Text())},
 }, tlsFields...)
 
 var netFields = append(schema.Object{
@@ -81,8 +81,8 @@ var dirFields = schema.Object{
 	{Name: "host", Help: "Directory of the host", Required: true, Is: schema.Text()},
 	{Name: "guest", Help: "Absolute path at which guests see it", Required: true, Is: schema.Text()},
 	{Name: "write", Help: "Whether guests may write there", Is: schema.Boolean()},
-	{Name: "quota", Help: "The most bytes in the directory, such as 100MiB", Is: schema.Size(mostDirBytes)},
-	{Name: "files", Help: "The most files in the directory", Is: schema.Integer(1, mostDirFiles)},
+	{Name: "quota", Help: "Most that may be in it, in bytes, such as 100MiB", Is: schema.Size(mostDirBytes)},
+	{Name: "files", Help: "Most files that may be in it", Is: schema.Integer(1, mostDirFiles)},
 }
 
 var quotaFields = schema.Object{
@@ -91,6 +91,6 @@ var quotaFields = schema.Object{
 	{Name: "connections", Help: "Connections of a run at once", Is: schema.Integer(1, abi.MaxHandles)},
 	{Name: "received", Help: "Bytes that a run receives, such as 1MiB", Is: schema.Size(mostTraffic)},
 	{Name: "sent", Help: "Bytes that a run sends, such as 1MiB", Is: schema.Size(mostTraffic)},
-	{Name: "connect", Help: "How long connecting may take, such as 5s", Is: schema.Duration()},
+	{Name: "connect", Help: "How long to connect may take, such as 5s", Is: schema.Duration()},
 	{Name: "firstByte", Help: "How long the first byte of an answer may take, such as 30s", Is: schema.Duration()},
 }

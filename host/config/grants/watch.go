@@ -56,7 +56,7 @@ func (w *watcher) look() bool {
 	set, err := Read(w.path)
 	if err != nil {
 		if _, gone := os.Stat(w.path); errors.Is(gone, fs.ErrNotExist) {
-			err = fmt.Errorf("%s was removed, and its grants stay in force; a file with \"grants: []\" grants nothing", w.path)
+			err = fmt.Errorf("%s was removed, and what it granted stays in force; a file with \"grants: []\" grants nothing", w.path)
 		}
 		news := w.err == nil || w.err.Error() != err.Error()
 		w.err = err

@@ -114,7 +114,7 @@ func TestWatchFile(t *testing.T) {
 	write(t, name, granting("3"))
 	await(t, news, "a file that is as before", has("3"))
 	remove(t, name)
-	await(t, news, "a removed file", kept("3", "was removed, and its grants stay in force"))
+	await(t, news, "a removed file", kept("3", "was removed, and what it granted stays in force"))
 	write(t, name, granting("5"))
 	await(t, news, "a file that is there again", has("5"))
 

@@ -90,7 +90,7 @@ func CronJobs(text []byte) (*Imported, error) {
 	var take func(place string, c *cronJob, depth int) error
 	take = func(place string, c *cronJob, depth int) error {
 		if depth > deepestList { // a list may have itself, by an alias
-			return fmt.Errorf("%s: found nested lists, expected at most %d levels", place, deepestList)
+			return fmt.Errorf("%s: found lists in lists, expected at most %d in each other", place, deepestList)
 		}
 		for n := range c.Items {
 			at := fmt.Sprintf("%s, item %d", place, n+1)
@@ -129,7 +129,7 @@ func CronJobs(text []byte) (*Imported, error) {
 		kinds = append(kinds, fmt.Sprintf("%d of kind %s", n, kind))
 	}
 	if slices.Sort(kinds); len(kinds) > 0 {
-		i.note("not imported: %s; only a CronJob becomes a job", strings.Join(kinds, ", "))
+		i.note("passed over: %s; only a CronJob becomes a job", strings.Join(kinds, ", "))
 	}
 	return i.end(), nil
 }
@@ -169,12 +169,12 @@ func (i *Imported) cronJob(place string, c *cronJob) {
 		i.note("%s: left out: %v", place, err)
 		return
 	} else if _, every := theirs.(cron.ConstantDelaySchedule); every {
-		f.note("%s: Kubernetes counts the interval from the time of its controller; wasmjob counts from 1970-01-01 00:00 UTC on all hosts", f.Configuration.Cron)
+		f.note("%s: Kubernetes counts from when its controller looked; here the count begins at 1970-01-01 00:00 UTC, the same on each host", f.Configuration.Cron)
 	} else {
 		f.Theirs = within{theirs, loc}
 	}
 	if f.Configuration.TimeZone == "" {
-		f.note("without a timeZone Kubernetes uses the zone of its controller, mostly UTC, and wasmjob that of the host: set timeZone")
+		f.note("without a timeZone Kubernetes takes that of its controller, mostly UTC; here it is the host's: say timeZone")
 	}
 
 	switch n := deref(job.Completions, 1); {
@@ -182,10 +182,10 @@ func (i *Imported) cronJob(place string, c *cronJob) {
 		f.Configuration.ShardingTotalCount = n
 		f.note("JOB_COMPLETION_INDEX is the sharding item, from 0 to %d", n-1)
 	case n > 1:
-		f.note("completions: %d without an index: wasmjob numbers the items of a fire; set shardingTotalCount", n)
+		f.note("completions: %d without an index: here the items of a fire are numbered; set shardingTotalCount", n)
 	}
 	if p := deref(job.Parallelism, 1); p > 1 {
-		f.note("parallelism: %d limits all pods together; maxConcurrency limits each host", p)
+		f.note("parallelism: %d is of all pods together; here maxConcurrency is of each host", p)
 	}
 	f.guest(func(g *jobconfig.Guest) {
 		attempts := min(deref(job.BackoffLimit, backoffLimit), 99) + 1
@@ -196,7 +196,7 @@ func (i *Imported) cronJob(place string, c *cronJob) {
 		}
 		if d := job.ActiveDeadlineSeconds; d != nil && *d > 0 {
 			g.Timeout = time.Duration(min(*d, longestDeadline)) * time.Second
-			f.note("activeDeadlineSeconds: %d limits all attempts together; timeout limits each run of an item", *d)
+			f.note("activeDeadlineSeconds: %d is of all attempts together; here timeout is of each run of an item", *d)
 		}
 		if d := s.StartingDeadlineSeconds; d != nil && *d >= 0 {
 			g.CatchUpWindow = time.Duration(min(*d, longestDeadline)) * time.Second
@@ -208,20 +208,20 @@ func (i *Imported) cronJob(place string, c *cronJob) {
 	case "Replace":
 		f.guest(func(g *jobconfig.Guest) { g.Overlap = jobconfig.OverlapTerminate })
 	default:
-		f.note("concurrencyPolicy: Allow: in wasmjob an item has one run at a time, and runs once more if an instant came during the run (misfire)")
+		f.note("concurrencyPolicy: Allow: here an item runs once at a time, and once more after the run if an instant came meanwhile (misfire)")
 	}
 	f.container(job.Template.Spec.Containers)
 	if n := len(job.Template.Spec.InitContainers); n > 0 {
-		f.note("initContainers: %d are left out: let the module, or a job before this one, do their work", n)
+		f.note("initContainers: %d of them are left out: what they prepare, the module does, or a job that comes before", n)
 	}
 	for _, v := range job.Template.Spec.Volumes {
-		f.note("the volume %s: grant a directory of the host with dirs (docs/grants.md)", v.Name)
+		f.note("the volume %s: a directory of the host is granted as dirs (docs/grants.md)", v.Name)
 	}
 	if a := job.Template.Spec.ServiceAccountName; a != "" {
-		f.note("the service account %s: guests have no accounts; grant the job the secrets and addresses that it needs", a)
+		f.note("the service account %s: a guest has none; grant it the secrets and addresses that it needs", a)
 	}
 	if len(job.Template.Spec.NodeSelector) > 0 {
-		f.note("nodeSelector: all hosts with the job's files share its items; put the files only on the selected hosts")
+		f.note("nodeSelector: all hosts that have the job's files share its items; leave them out of the directories of others")
 	}
 	i.add(f)
 }
@@ -239,7 +239,7 @@ func (f *Foreign) container(list []container) {
 		line := strings.TrimSpace(c.Image + " " + strings.Join(parts, " "))
 		if n == 0 {
 			f.Command = line
-			f.note("it ran the container %s: write a module that does the same", line)
+			f.note("it ran the container %s: its module is to do the same", line)
 		} else {
 			f.note("another container ran beside it: %s", line)
 		}
@@ -257,7 +257,7 @@ func (f *Foreign) container(list []container) {
 			f.note("envFrom: grant each variable that it reads as env or secret")
 		}
 		if m := c.Resources.Limits["memory"]; m != "" {
-			f.note("the memory limit %s was for a container; set memoryLimit for the module, which usually needs much less", m)
+			f.note("the memory limit %s was that of a container; that of a module is memoryLimit, and much smaller as a rule", m)
 		}
 	}
 }

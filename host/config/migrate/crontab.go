@@ -35,7 +35,7 @@ func Crontab(text []byte, system bool) (*Imported, error) {
 			case "CRON_TZ":
 				zone = value
 			case "MAILTO", "MAILFROM":
-				i.note("%s: %s=%s: the history has the log lines of jobs, and the alerts file (--alerts) says who gets messages about failures", place, m[1], value)
+				i.note("%s: %s=%s: what a job logs is in the history, and who gets a message about a failure is in the file of alerts (--alerts)", place, m[1], value)
 			default:
 				settings = slices.DeleteFunc(settings, func(s string) bool { return strings.HasPrefix(s, m[1]+"=") })
 				settings = append(settings, m[1]+"="+value)
@@ -60,17 +60,17 @@ func Crontab(text []byte, system bool) (*Imported, error) {
 		f.Kind, f.Command, f.Configuration.Cron, f.Configuration.TimeZone = KindScript, command, cron, zone
 		if cron == "@reboot" {
 			f.Configuration.Cron = ""
-			f.note("@reboot: wasmjob does not fire jobs when a machine starts: the job has no schedule, and runs only by triggers")
+			f.note("@reboot: nothing here fires when a machine starts: the job has no schedule, and runs when it is triggered")
 		}
 		if user != "" && user != "root" {
-			f.note("it ran as the user %s: guests have no user; grant the job what it may read (docs/grants.md)", user)
+			f.note("it ran as the user %s: a guest has no user, and what it may read is granted (docs/grants.md)", user)
 		}
 		if hasInput {
-			f.note("the text behind %% was its standard input: %q", input)
+			f.note("what stood behind %% was its standard input: %q", input)
 		}
 		for _, s := range settings {
 			if !strings.HasPrefix(s, "SHELL=") && !strings.HasPrefix(s, "PATH=") && !strings.HasPrefix(s, "HOME=") {
-				f.note("the crontab set %s: grant it to the job as env, or put it into the module", s)
+				f.note("the crontab set %s: grant it to the job as env, or have it in the module", s)
 			}
 		}
 		i.add(f)

@@ -67,7 +67,7 @@ func Dump(text []byte) (map[string]Table, error) {
 			return nil, fmt.Errorf("line %d: %w", 1+bytes.Count(text[:d.at], []byte("\n")), err)
 		}
 		if d.rows > mostRows {
-			return nil, fmt.Errorf("more than %d rows: dump only the tables of jobs and triggers", mostRows)
+			return nil, fmt.Errorf("more than %d rows: dump the tables of jobs and triggers alone", mostRows)
 		}
 	}
 }

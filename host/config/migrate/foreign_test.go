@@ -59,9 +59,9 @@ nonsense
 `), false)
 	text := said(t, i, err)
 	mustHave(t, text, "line 5", "jobName: poll", "cron: '*/5 * * * *'", "timeZone: Europe/Berlin", "type: SCRIPT",
-		"line 6", "jobName: report", "line 7", "jobName: poll-2", "cron: '@daily'", "jobName: warm", `# the text behind % was its standard input: "hello\nthere"`,
-		"# the crontab set DIR=/srv/backup: grant it to the job as env, or put it into the module",
-		"# @reboot: wasmjob does not fire jobs when a machine starts: the job has no schedule, and runs only by triggers",
+		"line 6", "jobName: report", "line 7", "jobName: poll-2", "cron: '@daily'", "jobName: warm", `# what stood behind % was its standard input: "hello\nthere"`,
+		"# the crontab set DIR=/srv/backup: grant it to the job as env, or have it in the module",
+		"# @reboot: nothing here fires when a machine starts: the job has no schedule, and runs when it is triggered",
 		`note: line 9: left out: cron "0~59 3 * * *": field 1 (minutes): "0~59" is not allowed; allowed are *, 0-59, ranges, lists and steps`,
 		`note: line 11: left out: cron "30 2 30 2 *": never fires: the days, months and years given never come together`,
 		`note: line 12: left out: found "nonsense", expected five fields or an @word, and a command`,
@@ -74,7 +74,7 @@ nonsense
 	}
 
 	i, err = Crontab([]byte("17 * * * * www-data cd / && run-parts --report /etc/cron.hourly\n5 * * * * root\n"), true)
-	mustHave(t, said(t, i, err), "jobName: run-parts", "# it ran as the user www-data: guests have no user; grant the job what it may read (docs/grants.md)",
+	mustHave(t, said(t, i, err), "jobName: run-parts", "# it ran as the user www-data: a guest has no user, and what it may read is granted (docs/grants.md)",
 		`note: line 2: left out: found "5 * * * * root", expected five fields or an @word, a user, and a command`)
 }
 
@@ -148,7 +148,7 @@ func TestCronJobs(t *testing.T) {
 		"timeout: 1h", "catchUpWindow: 10m", "  attempts: 4", "  on: [RETRY, FAIL, TRAP, EXIT]", "  backoff: 10s", "  maxBackoff: 6m",
 		"# environment MODE=fast: grant it as env", "# environment TOKEN was key token of the secret api: grant it as a secret",
 		"document 2, CronJob every", "cron: '@every 90s'", "disabled: true", "  attempts: 1",
-		"note: not imported: 1 of kind Deployment; only a CronJob becomes a job",
+		"note: passed over: 1 of kind Deployment; only a CronJob becomes a job",
 		"note: document 3, CronJob broken: left out: end of range (61) above maximum (59): 61")
 	if !slices.ContainsFunc(i.Notes, func(s string) bool { return strings.HasPrefix(s, "document 4, CronJob nowhere: left out: time zone") }) {
 		t.Errorf("notes: %q", i.Notes)
@@ -200,11 +200,11 @@ func TestXXLJob(t *testing.T) {
 	i, err := XXLJob([]byte(xxlDump))
 	mustHave(t, said(t, i, err), "job 1 (日报)", "jobName: reportHandler-1", "description: 日报", "cron: 0 0 2 * * ?", "jobParameter: day=1", "misfire: false", "timeout: 10m",
 		"catchUpWindow: 0", "  on: [RETRY, FAIL, TRAP, EXIT, TIMEOUT]", "# its executor was shop-executor",
-		"# after it ran its child, job 9, which does not exist", "# it also ran after each success of reportHandler-1: a job of wasmjob cannot run after one job or another, or after jobs beside its own schedule; see after in schedules.md",
+		"# after it ran its child, job 9, which is not there", "# it also ran after each success of reportHandler-1: no job here runs after one job or another, or beside its own schedule; see after in schedules.md",
 		"after:", "  - job: reportHandler-3", "# it was the child of job reportHandler-3",
-		"# messages about failures went to a@b.c: put it into the alerts file (--alerts)",
+		"# failures were sent to a@b.c: say so in the file of alerts (--alerts)",
 		"job 2 (sh; job)", "jobName: job-2", "cron: '@every 30s'", "disabled: true", "type: SCRIPT",
-		"# its source (GLUE_SHELL) was in the database: build a module that does the same",
+		"# its source (GLUE_SHELL) stood in the database; it is no module: build one that does the same",
 		"jobName: reportHandler-3", "overlap: terminate", "overlap: queue_all", "# it had no schedule of its own")
 	for _, broken := range []string{"", "SELECT 1;", "INSERT INTO xxl_job_info VALUES (1,2)", "INSERT INTO x (a) VALUES (1", "INSERT INTO x (a) VALUES 7", "CREATE TABLE x (a int", "INSERT INTO other (a) VALUES (1);"} {
 		if i, err := XXLJob([]byte(broken)); err == nil {
@@ -230,8 +230,8 @@ func TestQuartz(t *testing.T) {
  </schedule>
 </job-scheduling-data>`))
 	mustHave(t, said(t, i, err), "trigger DEFAULT.night", "jobName: report-night", "description: Daily & nightly", "cron: 0 0 2 ? * MON-FRI", "timeZone: Europe/Berlin", "misfire: false", "failover: true",
-		"jobClass: com.shop.Report", "# its group was shop", "# its data map had day=1: put it into jobParameter or props", "cron: '@every 1m30s'",
-		"# it fired every 2 MONTH: wasmjob has no such interval, write a cron expression", "jobName: lonely",
+		"jobClass: com.shop.Report", "# its group was shop", "# its data map had day=1: say it in jobParameter or props", "cron: '@every 1m30s'",
+		"# it fired every 2 MONTH: there is no such interval here, write a cron expression", "jobName: lonely",
 		"note: trigger DEFAULT.lost: left out: there is no job DEFAULT.nobody")
 	if !slices.ContainsFunc(i.Notes, func(s string) bool { return strings.HasPrefix(s, "trigger DEFAULT.wrong: left out: cron") }) {
 		t.Errorf("notes: %q", i.Notes)
@@ -242,7 +242,7 @@ func TestQuartz(t *testing.T) {
 		"COPY public.qrtz_triggers (sched_name, trigger_name, trigger_group, job_name, job_group, next_fire_time, priority, trigger_state, trigger_type, start_time, end_time, calendar_name, misfire_instr) FROM stdin;\n" +
 		"s\tnight\tDEFAULT\treport\tDEFAULT\t1\t7\tPAUSED\tCRON\t1700000000000\t0\t\\N\t2\n\\.\n" +
 		"COPY public.qrtz_cron_triggers (sched_name, trigger_name, trigger_group, cron_expression, time_zone_id) FROM stdin;\ns\tnight\tDEFAULT\t0 0 2 * * ?\tEurope/Berlin\n\\.\n"))
-	mustHave(t, said(t, i, err), "jobName: report", "cron: 0 0 2 * * ?", "timeZone: Europe/Berlin", "misfire: false", "disabled: true", "# its priority was 7", "# it began at 2023-11-14T22:13:20Z: set startAt, with a zone")
+	mustHave(t, said(t, i, err), "jobName: report", "cron: 0 0 2 * * ?", "timeZone: Europe/Berlin", "misfire: false", "disabled: true", "# its priority was 7", "# it began at 2023-11-14T22:13:20Z: say so in startAt, with a zone")
 
 	for _, broken := range []string{"<a>", "<a/>", "<a><job><b></a>", "x", "COPY t FROM stdin;", "COPY t (a) FROM stdin;\n1\n"} {
 		if _, err := Quartz([]byte(broken)); err == nil {
@@ -311,7 +311,7 @@ func TestImportIsBounded(t *testing.T) {
 		"CronJobs, flow":    {CronJobs, "items: [" + strings.Repeat("~,", mostEntries) + "]", "expected at most 1000000"},
 		"CronJobs, nested":  {CronJobs, "items: " + strings.Repeat("- ", mostEntries+1), "expected at most 1000000"},
 		"CronJobs, bytes":   {CronJobs, "a: " + strings.Repeat("x", mostText), "expected at most 67108864: import it in parts"},
-		"CronJobs, cycle":   {CronJobs, "items: &a\n- {items: *a}\n", "nested lists"},
+		"CronJobs, cycle":   {CronJobs, "items: &a\n- {items: *a}\n", "lists in lists"},
 		"CronJobs, aliases": {CronJobs, "x: &a [" + strings.Repeat("{},", 999) + "{}]\nitems:\n" + strings.Repeat("- {items: *a}\n", 1001), "excessive aliasing"},
 		"Quartz":            {Quartz, "<a>" + strings.Repeat("<job/>", 2*mostForeign+2) + "</a>", "found more than 20000 jobs and triggers"},
 		"Quartz, bytes":     {Quartz, "<a>" + strings.Repeat(" ", mostText), "import it in parts"},

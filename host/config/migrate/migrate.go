@@ -126,7 +126,7 @@ func (e *LayoutError) Error() string {
 	if e.More > 0 {
 		more = fmt.Sprintf(" and %d more", e.More)
 	}
-	return fmt.Sprintf("namespace %s holds jobs of ElasticJob %s: %s%s (%s: %s); choose another namespace for this host, and import the jobs with 'wasmjob job import elasticjob'",
+	return fmt.Sprintf("namespace %s holds jobs of ElasticJob %s: %s%s (%s: %s); choose another namespace for this host, and take the jobs over with 'wasmjob job import elasticjob'",
 		e.Namespace, e.First.Version, e.First.Name, more, e.First.Node, e.First.Sign)
 }
 

@@ -137,9 +137,9 @@ func TestDefinitions(t *testing.T) {
 		t.Fatalf("%d of %d jobs, %v", len(jobs), len(found), err)
 	}
 	want := map[string]string{
-		"one": `# concurrentDataProcessThreadCount 4: one guest processes an item; divide the job into more items
-# servers are disabled for the job: 10.0.0.2; in ElasticJob's namespace they stay disabled, in another one use 'wasmjob job pause'
-# offsets of 2 items are in /ns/one/offset and are not imported: the module starts without offsets; let it read them there first, or continue from their values
+		"one": `# concurrentDataProcessThreadCount 4: an item is worked on by one guest; divide the job into more items
+# servers are disabled for the job: 10.0.0.2; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause'
+# offsets of 2 items are in /ns/one/offset and not taken over: the module starts without one; have it read them from there first, or begin where they say
 jobName: one
 cron: 0/10 * * * * ?
 shardingTotalCount: 3
@@ -153,7 +153,7 @@ streamingProcess: true
 timeout: 0
 fetchDataCount: 50
 `,
-		"twenty": `# monitorPort 9888: a host has one such port for all jobs, --dump-port
+		"twenty": `# monitorPort 9888: a host has one port for all jobs, --dump-port
 # the exception handler com.example.Mail is a Java class; errors are in the log, the events and the metrics
 # the command line was: /opt/close.sh --all
 jobName: twenty
@@ -163,15 +163,15 @@ maxTimeDiffSeconds: 10
 type: SCRIPT
 timeout: 0
 `,
-		"twentyone": `# all its servers are disabled, so the job is paused at first: 'wasmjob job resume' lets it fire
-# wasmjob does not know the strategy com.example.Mine and uses AVG_ALLOCATION instead: `,
-		"three": `# the error handler EMAIL sends messages by its route in the hosts' alerts file (errorHandlers), see docs/alerts.md
-# shardingItemParameters were "0=a,1=b,7=x"; the invalid parts are left out: "7=x" is for item 7, but the job has only items 0 to 1
+		"twentyone": `# all its servers are disabled, so the job begins paused: 'wasmjob job resume' has it fire
+# the strategy com.example.Mine is not known here, AVG_ALLOCATION is in its place: `,
+		"three": `# the error handler EMAIL sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md
+# shardingItemParameters were "0=a,1=b,7=x", of which what has no meaning is left out: "7=x" is for item 7, but the job has only items 0 to 1
 # the listeners audit are Java's; a module exports its own, see docs/writing-jobs.md
 # jobExtraConfigurations is a Java host's tracing into a database; a host here keeps events with --history
-# overwrite is left out: with it the file would override every change in a console
+# overwrite is left out: with it the file would win over every change that a console makes
 # props of a Java host are left out: email.password
-# items are disabled: 0-1; in ElasticJob's namespace they stay disabled, in another one use 'wasmjob job pause --item'
+# items are disabled: 0-1; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause --item'
 jobName: three
 cron: 0/30 * * * * ?
 timeZone: GMT+08:00
@@ -186,7 +186,7 @@ maxConcurrency: 1
 props:
   own.key: yes
 `,
-		"http": `# the host sends its request (POST http://example.org/) once the operator has granted the address (docs/grants.md). An answer other than success makes the item fail; ElasticJob only logged it
+		"http": `# the host sends its request (POST http://example.org/), once the operator has granted the address (docs/grants.md). An answer that is no success makes the item fail; ElasticJob only logged it
 jobName: http
 cron: 0 0 * * * ?
 shardingTotalCount: 1

@@ -209,7 +209,7 @@ func quartzJobs(jobs []quartzJob, triggers []quartzTrigger) *Imported {
 	for n := range jobs {
 		if j := &jobs[n]; used[j] == 0 {
 			f := j.foreign(j.Name, "job "+id(j.Group, j.Name))
-			f.note("no trigger fires it: the job has no schedule, and runs only by triggers of operators")
+			f.note("no trigger fires it: the job has no schedule, and runs when it is triggered")
 			i.add(f)
 		}
 	}
@@ -227,7 +227,7 @@ func (j *quartzJob) foreign(name, place string) Foreign {
 		f.Configuration.Failover = true
 	}
 	for _, d := range j.Data {
-		f.note("its data map had %s=%s: put it into jobParameter or props", d.Key, d.Value)
+		f.note("its data map had %s=%s: say it in jobParameter or props", d.Key, d.Value)
 	}
 	return f
 }
@@ -242,13 +242,13 @@ func (f *Foreign) trigger(t quartzTrigger) bool {
 	case "simple":
 		f.every(t.RepeatInterval, time.Millisecond)
 		if n, err := strconv.Atoi(strings.TrimSpace(t.RepeatCount)); err == nil && n >= 0 {
-			f.note("it fired %d times: set maxRuns", n+1)
+			f.note("it fired %d times: here maxRuns does that", n+1)
 		}
 	case "calendar-interval":
 		units := map[string]time.Duration{"MILLISECOND": time.Millisecond, "SECOND": time.Second, "MINUTE": time.Minute, "HOUR": time.Hour, "DAY": 24 * time.Hour, "WEEK": 7 * 24 * time.Hour}
 		unit, ok := units[strings.ToUpper(strings.TrimSpace(t.Unit))]
 		if !ok {
-			f.note("it fired every %s %s: wasmjob has no such interval, write a cron expression", t.RepeatInterval, t.Unit)
+			f.note("it fired every %s %s: there is no such interval here, write a cron expression", t.RepeatInterval, t.Unit)
 			break
 		}
 		f.every(t.RepeatInterval, unit)
@@ -262,13 +262,13 @@ func (f *Foreign) trigger(t quartzTrigger) bool {
 		f.guest(func(g *jobconfig.Guest) { g.CatchUp = jobconfig.CatchUpAll })
 	}
 	if t.Start != "" {
-		f.note("it began at %s: set startAt, with a zone", strings.TrimSpace(t.Start))
+		f.note("it began at %s: say so in startAt, with a zone", strings.TrimSpace(t.Start))
 	}
 	if t.End != "" {
-		f.note("it ended at %s: set endAt, with a zone", strings.TrimSpace(t.End))
+		f.note("it ended at %s: say so in endAt, with a zone", strings.TrimSpace(t.End))
 	}
 	if t.Calendar != "" {
-		f.note("its calendar %s excluded days: Quartz keeps calendars as Java objects, so write them again as NAME.calendar.yaml (docs/calendars.md)", t.Calendar)
+		f.note("its calendar %s left out days: Quartz keeps calendars as Java objects, so write them anew as NAME.calendar.yaml (docs/calendars.md)", t.Calendar)
 	}
 	if p := strings.TrimSpace(t.Priority); p != "" && p != "5" {
 		f.note("its priority was %s", p)
@@ -281,7 +281,7 @@ func (f *Foreign) trigger(t quartzTrigger) bool {
 func (f *Foreign) every(text string, unit time.Duration) {
 	n, err := strconv.ParseInt(strings.TrimSpace(text), 10, 64)
 	if err != nil || n <= 0 || n > int64(365*24*time.Hour/unit) {
-		f.note("its interval %q cannot be written in wasmjob", text)
+		f.note("its interval %q is none that can be written here", text)
 		return
 	}
 	every := "@every " + (time.Duration(n) * unit).String()
@@ -290,5 +290,5 @@ func (f *Foreign) every(text string, unit time.Duration) {
 		return
 	}
 	f.Configuration.Cron = every
-	f.note("%s: Quartz counted the interval from its start; wasmjob counts from 1970-01-01 00:00 UTC on all hosts", every)
+	f.note("%s: it was counted from its start; here the count begins at 1970-01-01 00:00 UTC, the same on each host", every)
 }

@@ -103,9 +103,9 @@ func (j *Job) read(ctx context.Context, r Reader, root string) error {
 	switch {
 	case len(disabled) > 0 && len(disabled) == len(nodes[3].Names) && j.Version != Version3: // no host can join that namespace
 		j.Configuration.Disabled = true
-		j.note("all its servers are disabled, so the job is paused at first: 'wasmjob job resume' lets it fire")
+		j.note("all its servers are disabled, so the job begins paused: 'wasmjob job resume' has it fire")
 	case len(disabled) > 0:
-		j.note("servers are disabled for the job: %s; in ElasticJob's namespace they stay disabled, in another one use 'wasmjob job pause'", words.Some(disabled, ", "))
+		j.note("servers are disabled for the job: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause'", words.Some(disabled, ", "))
 	}
 	j.Configuration.JobName = j.Name
 	j.carry()
@@ -144,10 +144,10 @@ func (j *Job) readItems(ctx context.Context, r Reader, root string) error {
 	}
 	slices.Sort(disabled)
 	if offsets > 0 {
-		j.note("offsets of %d items are in %s and are not imported: the module starts without offsets; let it read them there first, or continue from their values", offsets, lists[0].Path)
+		j.note("offsets of %d items are in %s and not taken over: the module starts without one; have it read them from there first, or begin where they say", offsets, lists[0].Path)
 	}
 	if len(disabled) > 0 {
-		j.note("items are disabled: %s; in ElasticJob's namespace they stay disabled, in another one use 'wasmjob job pause --item'", disabled)
+		j.note("items are disabled: %s; in the namespace of ElasticJob that stays, elsewhere use 'wasmjob job pause --item'", disabled)
 	}
 	return nil
 }
@@ -264,7 +264,7 @@ func (j *Job) readJSON(data []byte) error {
 // readNodes reads a configuration of 1.x.
 func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) error {
 	if len(config.Names) == 0 {
-		return fmt.Errorf("%s no longer has settings", config.Path)
+		return fmt.Errorf("%s: no settings are there any more", config.Path)
 	}
 	queries := make([]registry.Query, len(config.Names))
 	for n, name := range config.Names {
@@ -307,7 +307,7 @@ func (j *Job) readNodes(ctx context.Context, r Reader, config registry.Node) err
 			}
 			*into = v
 		} else if !slices.Contains([]string{"processCountIntervalSeconds", "reconcileIntervalMinutes"}, name) {
-			j.note("%s = %q is a setting that wasmjob does not know", name, text)
+			j.note("%s = %q is a setting that is not known here", name, text)
 		}
 	}
 	if err := problems.Err(); err != nil {
@@ -349,10 +349,10 @@ func (j *Job) take(o old) {
 // noteOld notes what an older job has and a definition cannot say.
 func (j *Job) noteOld(o old) {
 	if n := o.ConcurrentDataProcessThreadCount; n > 1 {
-		j.note("concurrentDataProcessThreadCount %d: one guest processes an item; divide the job into more items", n)
+		j.note("concurrentDataProcessThreadCount %d: an item is worked on by one guest; divide the job into more items", n)
 	}
 	if o.MonitorPort > 0 {
-		j.note("monitorPort %d: a host has one such port for all jobs, --dump-port", o.MonitorPort)
+		j.note("monitorPort %d: a host has one port for all jobs, --dump-port", o.MonitorPort)
 	}
 	if e := o.JobProperties.Exception; e != "" && !strings.HasSuffix(e, ".DefaultJobExceptionHandler") {
 		j.note("the exception handler %s is a Java class; errors are in the log, the events and the metrics", e)
@@ -370,13 +370,13 @@ func (j *Job) noteOld(o old) {
 func (j *Job) carry() {
 	c := &j.Configuration
 	if strategy, err := jobconfig.StrategyName(c.JobShardingStrategyType); err != nil {
-		j.note("wasmjob does not know the strategy %s and uses AVG_ALLOCATION instead: %v", c.JobShardingStrategyType, err)
+		j.note("the strategy %s is not known here, AVG_ALLOCATION is in its place: %v", c.JobShardingStrategyType, err)
 		c.JobShardingStrategyType = ""
 	} else if c.JobShardingStrategyType != "" {
 		c.JobShardingStrategyType = strategy
 	}
 	if handler, err := c.ErrorHandler(); err != nil {
-		j.note("wasmjob does not have the error handler %s and uses LOG instead: errors are in the log, the events and the metrics", c.JobErrorHandlerType)
+		j.note("the error handler %s is not offered here, LOG is in its place: errors are in the log, the events and the metrics", c.JobErrorHandlerType)
 		c.JobErrorHandlerType = ""
 	} else if c.JobErrorHandlerType != "" {
 		c.JobErrorHandlerType = handler
@@ -391,7 +391,7 @@ func (j *Job) carry() {
 	}
 	j.carryPool()
 	if c.Overwrite {
-		j.note("overwrite is left out: with it the file would override every change in a console")
+		j.note("overwrite is left out: with it the file would win over every change that a console makes")
 		c.Overwrite = false
 	}
 	j.Command = cmp.Or(j.Command, c.Props[propCommand])
@@ -410,7 +410,7 @@ func (j *Job) carryRequest() {
 	c.Props = withProp(c.Props, "wasm.type", string(jobconfig.TypeHTTP))
 	g, err := c.Guest()
 	if err != nil {
-		j.note("its request cannot be imported: %v", err)
+		j.note("its request cannot be carried over: %v", err)
 	}
 	g.HTTP.Headers = append(g.HTTP.Headers, `shardingContext: {"jobName":"{job}","taskId":"{run}","shardingTotalCount":{total},"jobParameter":"{jobParameter}","shardingItem":{item},"shardingParameter":"{itemParameter}"}`)
 	wait := time.Duration(0)
@@ -424,7 +424,7 @@ func (j *Job) carryRequest() {
 		g.Timeout = wait
 	}
 	g.Props(c.Props)
-	j.note("the host sends its request (%s %s) once the operator has granted the address (docs/grants.md). An answer other than success makes the item fail; ElasticJob only logged it", g.HTTP.Defaults().Method, g.HTTP.URL)
+	j.note("the host sends its request (%s %s), once the operator has granted the address (docs/grants.md). An answer that is no success makes the item fail; ElasticJob only logged it", g.HTTP.Defaults().Method, g.HTTP.URL)
 }
 
 // carryPool takes the thread pool over as far as there is something like it here.
@@ -445,7 +445,7 @@ func (j *Job) carryPool() {
 // and not by props of the job.
 func (j *Job) sends(handler string) {
 	if slices.Contains([]string{jobconfig.HandlerEmail, jobconfig.HandlerWeChat, jobconfig.HandlerDingTalk}, handler) {
-		j.note("the error handler %s sends messages by its route in the hosts' alerts file (errorHandlers), see docs/alerts.md", handler)
+		j.note("the error handler %s sends by the route that the hosts' file of alerts has for it (errorHandlers), see docs/alerts.md", handler)
 	}
 }
 
@@ -484,7 +484,7 @@ func (j *Job) itemParameters() {
 			list = append(list, strconv.Itoa(i)+"="+used[i])
 		}
 	}
-	j.note("shardingItemParameters were %q; the invalid parts are left out: %v", words.ClipTo(c.ShardingItemParameters, words.MaxReason), problems)
+	j.note("shardingItemParameters were %q, of which what has no meaning is left out: %v", words.ClipTo(c.ShardingItemParameters, words.MaxReason), problems)
 	c.ShardingItemParameters = strings.Join(list, ",")
 }
 

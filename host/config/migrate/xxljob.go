@@ -93,7 +93,7 @@ func (x *xxlChains) join(jobs []Foreign) {
 		if !there {
 			for _, id := range parents {
 				f := &jobs[x.at[id]]
-				f.note("after it ran its child, job %s, which does not exist", child)
+				f.note("after it ran its child, job %s, which is not there", child)
 			}
 			continue
 		}
@@ -110,7 +110,7 @@ func (x *xxlChains) join(jobs []Foreign) {
 		for _, id := range parents {
 			names = append(names, jobs[x.at[id]].Name)
 		}
-		f.note("it also ran after each success of %s: a job of wasmjob cannot run after one job or another, or after jobs beside its own schedule; see after in schedules.md", strings.Join(names, " and of "))
+		f.note("it also ran after each success of %s: no job here runs after one job or another, or beside its own schedule; see after in schedules.md", strings.Join(names, " and of "))
 	}
 }
 
@@ -126,7 +126,7 @@ func (f *Foreign) xxl(r func(string) string, groups map[string]string) {
 	case kind == "FIX_RATE":
 		f.every(r("schedule_conf"), time.Second)
 	case kind == "FIX_DELAY":
-		f.note("FIX_DELAY %s: it began this many seconds after the end of the previous run; wasmjob has no such schedule", r("schedule_conf"))
+		f.note("FIX_DELAY %s: it began so many seconds after the run before it; there is no such schedule here", r("schedule_conf"))
 	default:
 		f.note("it had no schedule of its own")
 	}
@@ -158,23 +158,23 @@ func (f *Foreign) xxl(r func(string) string, groups map[string]string) {
 			c.Failover = true
 		}
 	case "SHARDING_BROADCAST":
-		f.note("route strategy SHARDING_BROADCAST ran it on each executor: wasmjob divides it into items; set shardingTotalCount, and use the item as the index")
+		f.note("route strategy SHARDING_BROADCAST ran it on each executor: here it is divided into items; set shardingTotalCount, and the index is the item")
 	default:
-		f.note("route strategy %s: the host that owns the item runs it", route)
+		f.note("route strategy %s: the one host that has the item runs it", route)
 	}
 	switch glue := r("glue_type"); glue {
 	case "", "BEAN":
 		f.Class = r("executor_handler")
 	default:
 		f.Kind = KindScript
-		f.note("its source (%s) was in the database: build a module that does the same", glue)
+		f.note("its source (%s) stood in the database; it is no module: build one that does the same", glue)
 		f.Command = "the source in xxl_job_info." + "glue_source of job " + r("id")
 	}
 	if g := groups[r("job_group")]; g != "" {
 		f.note("its executor was %s", g)
 	}
 	if a := r("alarm_email"); a != "" {
-		f.note("messages about failures went to %s: put it into the alerts file (--alerts)", a)
+		f.note("failures were sent to %s: say so in the file of alerts (--alerts)", a)
 	}
 	if a := r("author"); a != "" {
 		f.note("its author was %s", a)

@@ -79,7 +79,7 @@ func (u User) Check(name string, info fs.FileInfo, k Kind) error {
 	}
 	mode := info.Mode().Perm()
 	if uid != u && uid != root {
-		return &Error{name, fmt.Sprintf("belongs to user %d (mode %04o), who can change it; expected %s: chown %d %s", uid, mode, u.orRoot(), u, name)}
+		return &Error{name, fmt.Sprintf("belongs to user %d (mode %04o), expected %s, since who owns it can change it: chown %d %s", uid, mode, u.orRoot(), u, name)}
 	}
 	if bits, want := k.forbidden(info.IsDir()); mode&bits != 0 {
 		what := "write to it"
@@ -128,11 +128,11 @@ func (u User) Parents(name string) error {
 		}
 		mode := info.Mode()
 		if uid != u && uid != root {
-			return &Error{real, fmt.Sprintf("belongs to user %d (mode %04o), who can replace %s; expected %s", uid, mode.Perm(), name, u.orRoot())}
+			return &Error{real, fmt.Sprintf("belongs to user %d (mode %04o), who can put something else in the place of %s; expected %s", uid, mode.Perm(), name, u.orRoot())}
 		}
 		open := mode.Perm()&0o002 != 0 && mode&fs.ModeSticky == 0
 		if open && (u == root || uid == u) {
-			return &Error{real, fmt.Sprintf("has mode %04o (owner: user %d), so that every user can replace %s; expected a directory that other users cannot write to: chmod o-w %s", mode.Perm(), uid, name, real)}
+			return &Error{real, fmt.Sprintf("has mode %04o (owner: user %d), so that every user can put something else in the place of %s; expected one that others cannot write to: chmod o-w %s", mode.Perm(), uid, name, real)}
 		}
 	}
 	return nil

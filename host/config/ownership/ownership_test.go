@@ -38,17 +38,17 @@ func TestCheck(t *testing.T) {
 	}{
 		{"own token", me, entry{me, 0o600}, Private, ""},
 		{"root's token for a host that is not root", me, entry{0, 0o400}, Private, ""},
-		{"another's token", me, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), who can change it; expected user 1000, who runs this program, or root (0): chown 1000 f"},
-		{"another's token for root", 0, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), who can change it; expected root (0): chown 0 f"},
+		{"another's token", me, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), expected user 1000, who runs this program, or root (0), since who owns it can change it: chown 1000 f"},
+		{"another's token for root", 0, entry{other, 0o600}, Private, "f: belongs to user 65534 (mode 0600), expected root (0), since who owns it can change it: chown 0 f"},
 		{"token that a group reads", me, entry{me, 0o640}, Private, "f: has mode 0640 (owner: user 1000), so that others can read it or write to it, expected 0600: chmod 600 f"},
 		{"own cache", 0, entry{0, dir | 0o700}, Private, ""},
-		{"another's cache for root", 0, entry{other, dir | 0o700}, Private, "belongs to user 65534 (mode 0700), who can change it; expected root (0)"},
+		{"another's cache for root", 0, entry{other, dir | 0o700}, Private, "belongs to user 65534 (mode 0700), expected root (0)"},
 		{"cache that others read", 0, entry{0, dir | 0o755}, Private, "has mode 0755 (owner: user 0), so that others can read it or write to it, expected 0700: chmod 700 f"},
 		{"Kubernetes' secret", me, entry{0, 0o440}, Secret, ""},
 		{"Kubernetes' secret of the default mode", me, entry{0, 0o644}, Secret, ""},
 		{"own key", me, entry{me, 0o600}, Secret, ""},
 		{"another's key", me, entry{other, 0o600}, Secret, "belongs to user 65534"},
-		{"another's key for root", 0, entry{me, 0o600}, Secret, "belongs to user 1000 (mode 0600), who can change it; expected root (0)"},
+		{"another's key for root", 0, entry{me, 0o600}, Secret, "belongs to user 1000 (mode 0600), expected root (0)"},
 		{"key that a group writes to", me, entry{me, 0o660}, Secret, "so that others can write to it, expected 0600"},
 		{"key that everybody writes to", me, entry{0, 0o602}, Secret, "so that others can write to it"},
 		{"own data", me, entry{me, dir | 0o755}, Data, ""},
@@ -57,7 +57,7 @@ func TestCheck(t *testing.T) {
 		{"another's data for root", 0, entry{me, dir | 0o700}, Data, "belongs to user 1000"},
 		{"data that everybody writes to", me, entry{me, dir | 0o777}, Data, "has mode 0777"},
 		{"another's settings", me, entry{other, 0o666}, Settings, ""},
-		{"another's settings for root", 0, entry{other, 0o644}, Settings, "belongs to user 65534 (mode 0644), who can change it; expected root (0)"},
+		{"another's settings for root", 0, entry{other, 0o644}, Settings, "belongs to user 65534 (mode 0644), expected root (0)"},
 		{"settings of root that a group writes to", 0, entry{0, 0o664}, Settings, "so that others can write to it, expected 0644: chmod 644 f"},
 		{"directory of settings of root that everybody writes to", 0, entry{0, dir | 0o777}, Settings, "expected 0755: chmod 755 f"},
 		{"settings of root", 0, entry{0, 0o644}, Settings, ""},
@@ -138,12 +138,12 @@ func TestParents(t *testing.T) {
 		if err := os.Chown(middle, 65534, -1); err != nil {
 			t.Fatal(err)
 		}
-		if err := root.Parents(cache); err == nil || !strings.Contains(err.Error(), middle+": belongs to user 65534 (mode 0755), who can replace "+cache) {
+		if err := root.Parents(cache); err == nil || !strings.Contains(err.Error(), middle+": belongs to user 65534 (mode 0755), who can put something else in the place of "+cache) {
 			t.Error(err)
 		}
 		return
 	}
-	if err := (Self() + 1).Parents(cache); err == nil || !strings.Contains(err.Error(), "who can replace "+cache) {
+	if err := (Self() + 1).Parents(cache); err == nil || !strings.Contains(err.Error(), "who can put something else in the place of "+cache) {
 		t.Error(err)
 	}
 }

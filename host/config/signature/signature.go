@@ -36,7 +36,7 @@ var (
 	// ErrUnknownKey: none of the given keys made it.
 	ErrUnknownKey = errors.New("the signature is by an unknown key")
 	// ErrMismatch: it is a signature of other bytes.
-	ErrMismatch = errors.New("the signature belongs to another file, or the module was changed after it was signed")
+	ErrMismatch = errors.New("the signature is of another file, or the module was changed since it was signed")
 )
 
 // Key is a public key with the name by which people know it.
@@ -51,7 +51,7 @@ func ParseKey(name, text string) (Key, error) {
 	k := Key{Name: name}
 	text = strings.TrimSpace(text)
 	if err := k.public.UnmarshalText([]byte(text)); err != nil {
-		return Key{}, fmt.Errorf("not a public key of minisign (%w); expected a text such as RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3",
+		return Key{}, fmt.Errorf("no public key of minisign (%w); expected a text such as RWQf6LRCGA9i53mlYecO4IzT51TGPpvWucNSCh1CBM0QTaLn73Y7GFO3",
 			errors.New(strings.TrimPrefix(err.Error(), "minisign: ")))
 	}
 	return k, nil
@@ -152,7 +152,7 @@ func ParsePrivate(file []byte, password string) (Private, error) {
 		return p, nil
 	}
 	if err := p.key.UnmarshalText(file); err != nil {
-		return Private{}, fmt.Errorf("not a private key of minisign: %s", strings.TrimPrefix(err.Error(), "minisign: "))
+		return Private{}, fmt.Errorf("no private key of minisign: %s", strings.TrimPrefix(err.Error(), "minisign: "))
 	}
 	return p, nil
 }

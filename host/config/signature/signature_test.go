@@ -53,7 +53,7 @@ func TestCheck(t *testing.T) {
 	}{
 		"good":                     {module, good, keys, nil},
 		"stripped":                 {module, nil, keys, ErrMissing},
-		"belongs to another file":  {module, sign(t, a, "another"), keys, ErrMismatch},
+		"of another file":          {module, sign(t, a, "another"), keys, ErrMismatch},
 		"module changed":           {module + "!", good, keys, ErrMismatch},
 		"trusted comment changed":  {module, edited, keys, ErrMismatch},
 		"by another key":           {module, good, keys[:1], ErrUnknownKey},

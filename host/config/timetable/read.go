@@ -64,7 +64,7 @@ func (r *reader) read(namespace string) *Timetable {
 	r.one()
 	for _, a := range w.After {
 		if a.Job == r.c.JobName && a.Job != "" {
-			r.bad("after", "the job would follow itself: %s -> %s", words.Clip(a.Job), words.Clip(a.Job))
+			r.bad("after", "the job would come after itself: %s -> %s", words.Clip(a.Job), words.Clip(a.Job))
 		}
 	}
 	t := &Timetable{zone: zone, start: r.instant("startAt", w.StartAt), end: r.instant("endAt", w.EndAt)}
@@ -123,7 +123,7 @@ func (r *reader) one() {
 		}
 	}
 	if slices.Sort(given); len(given) > 1 {
-		r.bad(given[len(given)-1], "cannot be combined with %s, expected only one of cron, schedules, at and after", strings.Join(given[:len(given)-1], " and "))
+		r.bad(given[len(given)-1], "is given beside %s, expected one of cron, schedules, at and after", strings.Join(given[:len(given)-1], " and "))
 	}
 }
 
@@ -181,7 +181,7 @@ func (r *reader) filter() *calendar.Filter {
 			}
 			text, known := days[name]
 			if !known {
-				r.bad(field, "the job's configuration lacks the days of calendar %q: a host that has %s%s or %s%s beside the job's definition adds them", words.Clip(name), words.Clip(name), calendar.SuffixYAML, words.Clip(name), calendar.SuffixICS)
+				r.bad(field, "the days of calendar %q are not in the job's configuration: a host that has %s%s or %s%s beside the job's definition brings them", words.Clip(name), words.Clip(name), calendar.SuffixYAML, words.Clip(name), calendar.SuffixICS)
 				continue
 			}
 			set, err := calendar.ParseText(text)

@@ -110,7 +110,7 @@ func TestRefused(t *testing.T) {
 		want string
 	}{
 		{config(daily, "UTC", "startAt", "2026-12-24T00:00:00Z", "endAt", "2026-12-23T00:00:00Z"), "endAt: found 2026-12-23T00:00:00Z, which is before startAt"},
-		{config(daily, "UTC", "at", "2026-12-24T00:00:00Z"), "cron: cannot be combined with at, expected one of"},
+		{config(daily, "UTC", "at", "2026-12-24T00:00:00Z"), "cron: is given beside at, expected one of"},
 		{config("", "UTC", "at", "2026-12-24T00:00:00Z", "endAt", "2026-12-23T00:00:00Z"), "at: found 2026-12-24T00:00:00Z, which is not between"},
 		{config("0 * * * * ?", "UTC", "jitter", "61s"), "jitter: found 1m1s, which is longer than the 1m between"},
 		{config("", "UTC", "schedules", `[{"cron":"0 0 9 ? * MON"},{"cron":"0 10 9 1 * ?"}]`, "jitter", "11m"), "jitter: found 11m, which is longer than the 10m between"},
@@ -120,7 +120,7 @@ func TestRefused(t *testing.T) {
 		{config("x", "Mars"), `timeZone: "Mars": unknown`},
 		{config(daily, "UTC", "startAt", "tomorrow"), `startAt: found "tomorrow", expected a time with its offset`},
 		{config(daily, "UTC", "dst", "twice"), `dst: found "twice", expected once, both or skip`},
-		{config(daily, "UTC", "calendars.exclude", `["h"]`), `calendars.exclude: the job's configuration lacks the days of calendar "h"`},
+		{config(daily, "UTC", "calendars.exclude", `["h"]`), `calendars.exclude: the days of calendar "h" are not in the job's configuration`},
 		{config(daily, "UTC", "calendars.exclude", `["all"]`, "calendarDays", everyDay), "calendars.exclude: the calendars leave no day"},
 		{config("0 0 9 25 12 ?", "UTC", "calendars.exclude", `["christmas"]`, "calendarDays", everyDay), "calendars.exclude: the calendars exclude every instant of the job"},
 		{config(daily, "UTC", "calendars.include", `["h"]`, "calendarDays", `{"h":"x"}`), `calendars.include: the days of calendar "h" in the job's configuration cannot be read`},

@@ -63,7 +63,7 @@ func Syntax(err error) (line int, message string) {
 }
 
 // NoTab is the hint where Tab finds one.
-const NoTab = "found a tab in the indentation, expected blanks"
+const NoTab = "a tab cannot indent, expected blanks"
 
 var indentTab = regexp.MustCompile(`^ *\t`)
 

@@ -95,7 +95,7 @@ func (b *Batch) State() (ended, of int, err error) {
 		problems.Add(err)
 	}
 	if left := len(b.jobs) - b.next; left > 0 && b.cause != nil {
-		problems.Add(fmt.Errorf("%d of %d jobs were not changed: %w", left, len(b.jobs), b.cause))
+		problems.Add(fmt.Errorf("nothing was done to %d of %d jobs: %w", left, len(b.jobs), b.cause))
 	}
 	return b.ended, len(b.jobs), problems.Err()
 }
@@ -108,7 +108,7 @@ func (r *Registry) Names(ctx context.Context) ([]string, error) {
 	}
 	nodes, err := c.Read(ctx, registry.Children(tree.JobsPath(r.namespace)))
 	if err != nil {
-		return nil, fmt.Errorf("list the jobs of namespace %s: %w", r.namespace, err)
+		return nil, fmt.Errorf("the jobs of namespace %s: %w", r.namespace, err)
 	}
 	return nodes[0].Names, nil
 }

@@ -63,7 +63,7 @@ func TestBatch(t *testing.T) {
 	close(goOn)
 	err := <-ended
 	nothing := jobs - (2*atOnce + 1)
-	if want := fmt.Sprintf("%d of %d jobs were not changed", nothing, jobs); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, broken) || !errors.Is(err, context.Canceled) {
+	if want := fmt.Sprintf("nothing was done to %d of %d jobs", nothing, jobs); err == nil || !strings.Contains(err.Error(), want) || !errors.Is(err, broken) || !errors.Is(err, context.Canceled) {
 		t.Errorf("found error %v, want %q and %v", err, want, broken)
 	}
 	if done[left] || len(done) != 2*atOnce {

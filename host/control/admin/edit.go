@@ -115,12 +115,12 @@ type StaleError struct {
 }
 
 func (e *StaleError) Error() string {
-	return fmt.Sprintf("the configuration of job %q has changed since version %d, on which the edit is based: it is now version %d; read it again, and edit that version",
+	return fmt.Sprintf("the configuration of job %q was changed since version %d, which the edit was made from: it is version %d now; look at it and edit that",
 		e.Now.Job, e.Found, e.Now.Version)
 }
 
 // errUnwritten ends an edit before it is written: a preview, or one that changes nothing.
-var errUnwritten = errors.New("the edit changes nothing")
+var errUnwritten = errors.New("nothing is written")
 
 // Config is the configuration of a job.
 func (r *Registry) Config(ctx context.Context, job string) (*JobConfig, error) {

@@ -215,7 +215,7 @@ func (r *Registry) ChangeKept(ctx context.Context, job string, item int, change 
 	}
 	numbers := s.numbers()
 	if item < 0 && len(numbers) > 1 {
-		return nil, &BadRequestError{"query.item", fmt.Sprintf("job %q has items %s: choose one of them", job, numbers)}
+		return nil, &BadRequestError{"query.item", fmt.Sprintf("job %q has items %s: say which one is meant", job, numbers)}
 	}
 	if item < 0 && len(numbers) == 1 {
 		item = numbers[0]

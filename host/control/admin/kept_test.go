@@ -84,7 +84,7 @@ func TestKeptIsRefused(t *testing.T) {
 		want   string
 	}{
 		"no such item":    {9, KeptChange{ResetOffset: true}, "", `job "a" has no item 9; there is 0-1`},
-		"which item":      {-1, KeptChange{ResetOffset: true}, "query.item", `job "a" has items 0-1: choose one of them`},
+		"which item":      {-1, KeptChange{ResetOffset: true}, "query.item", `job "a" has items 0-1: say which one is meant`},
 		"no such key":     {0, KeptChange{Delete: []string{"x"}}, "", `item 0 of job "a" has no key "x"; there is none`},
 		"offset too long": {0, KeptChange{Offset: offsetOf(strings.Repeat("x", abi.MaxOffset+1))}, "body.offset", "the offset has 4097 bytes, expected at most 4096"},
 		"value too long":  {0, KeptChange{Set: map[string]Bytes{"k": Bytes(strings.Repeat("\x01", abi.MaxValue))}}, "body.set", "have at most 65536 bytes together"},

@@ -213,7 +213,7 @@ func (r *Registry) Adopt(ctx context.Context, above int64) (fence.Adoption, erro
 }
 
 // Purged is what the record of a removal says of the job's records if they are removed, too.
-const Purged = "its records were removed, too"
+const Purged = "its records are removed, too"
 
 // Shards returns a job item by item and instance by instance.
 func (r *Registry) Shards(ctx context.Context, job string) (*Shards, error) {
@@ -652,11 +652,11 @@ const MaxGrace = 24 * time.Hour
 func (o KillOptions) Check() error {
 	switch {
 	case o.Item < -1:
-		return &BadRequestError{"query.item", fmt.Sprintf("found item %d, expected a number from 0", o.Item)}
+		return &BadRequestError{"query.item", fmt.Sprintf("item %d is not a number from 0", o.Item)}
 	case o.Grace < 0 || o.Grace > MaxGrace:
-		return &BadRequestError{"query.grace", fmt.Sprintf("found %s, expected 0 to %s", o.Grace, MaxGrace)}
+		return &BadRequestError{"query.grace", fmt.Sprintf("grace %s is not from 0 to %s", o.Grace, MaxGrace)}
 	case o.Wait < 0 || o.Wait > MaxGrace:
-		return &BadRequestError{"query.wait", fmt.Sprintf("found %s, expected 0 to %s", o.Wait, MaxGrace)}
+		return &BadRequestError{"query.wait", fmt.Sprintf("wait %s is not from 0 to %s", o.Wait, MaxGrace)}
 	}
 	return nil
 }

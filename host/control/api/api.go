@@ -71,7 +71,7 @@ func New(o Options) *API {
 			Tags: []*huma.Tag{
 				{Name: "look", Description: "What jobs and hosts do now."},
 				{Name: "history", Description: "What ran, what was logged, and who changed what."},
-				{Name: "operate", Description: "Operations on jobs, on all their hosts."},
+				{Name: "operate", Description: "What operators do to jobs, on all their hosts."},
 			},
 		},
 		OpenAPIPath: "/v1/openapi", Formats: formats, DefaultFormat: "application/json",
@@ -170,7 +170,7 @@ func findUnknown(ctx huma.Context, next func(huma.Context)) {
 		unknown = append(unknown, &huma.ErrorDetail{Location: "query." + name, Message: "unknown parameter, " + expected})
 	}
 	if ctx.Method() != http.MethodGet && ctx.Header(keyHeader) != "" && !knows("header", keyHeader) {
-		unknown = append(unknown, &huma.ErrorDetail{Location: "header." + keyHeader, Message: "only a trigger accepts it: this request, if sent again, would be carried out again"})
+		unknown = append(unknown, &huma.ErrorDetail{Location: "header." + keyHeader, Message: "only a trigger heeds it: sent again, this request would be carried out again"})
 	}
 	next(huma.WithValue(ctx, unknownKey{}, unknown))
 }
@@ -234,7 +234,7 @@ func look[I, O any](a *API, path, id, tag, summary string, do func(ctx context.C
 // login describes the one operation below /v1 that the server in front of the API answers (package server),
 // because it knows its public address.
 func (a *API) login() {
-	o := described(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Create a link that signs a browser in", lookTexts()["createLoginLink"])
+	o := described(http.MethodPost, server.LinkPath, "createLoginLink", "operate", "Make a link that signs a browser in", lookTexts()["createLoginLink"])
 	link := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[server.LoginLink](), true, "LoginLink")
 	problem := &huma.Response{Description: "A problem (RFC 9457).", Content: map[string]*huma.MediaType{"application/problem+json": {Schema: a.huma.OpenAPI().Components.Schemas.Schema(typeOf[huma.ErrorModel](), true, "")}}}
 	o.Responses = map[string]*huma.Response{

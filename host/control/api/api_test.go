@@ -272,7 +272,7 @@ func TestErrors(t *testing.T) {
 		"POST /v1/jobs/cities/items/one/disable":      {422, "path.item", "a number from 0"},
 		"POST /v1/jobs/cities/items/-1/disable":       {422, "path.item", "a number from 0"},
 		"DELETE /v1/jobs/cities?purge=perhaps":        {422, "query.purge", `found "perhaps", expected true or false`},
-		"POST /v1/shutdown":                           {422, "query", "no job, server or instance"},
+		"POST /v1/shutdown":                           {422, "query", "neither a job, a server nor an instance"},
 		"GET /v1/jobs?job=%5B":                        {422, "query.job", "expected a name or a pattern"},
 		"GET /v1/calendar?job=%5B":                    {422, "query.job", "expected a name or a pattern"},
 		"GET /v1/jobs?state=foo":                      {422, "query.state", "expected ready, running"},
@@ -281,15 +281,15 @@ func TestErrors(t *testing.T) {
 		"POST /v1/start?server=127.0.0.1":             {409, "", "no job is stopped on 127.0.0.1"},
 		"POST /v1/jobs/cities/shutdown?instance=none": {404, "", "no instance none; there is 127.0.0.1@-@"},
 		"POST /v1/jobs/cities/kill?grace=5":           {422, "query.grace", `"5" is not a duration; want one such as`},
-		"POST /v1/jobs/cities/kill?grace=2d":          {422, "query.grace", "found 48h0m0s, expected 0 to 24h0m0s"},
-		"POST /v1/jobs/cities/kill?grace=25h":         {422, "query.grace", "expected 0 to 24h0m0s"},
+		"POST /v1/jobs/cities/kill?grace=2d":          {422, "query.grace", "grace 48h0m0s is not from 0 to 24h0m0s"},
+		"POST /v1/jobs/cities/kill?grace=25h":         {422, "query.grace", "is not from 0 to 24h0m0s"},
 		"POST /v1/jobs/cities/kill?run=cities/x/1":    {404, "", "run cities/x/1 is not running; there is none"},
 		"POST /v1/jobs/cities/kept?item=0":            {400, "", "body is required"},
 		"GET /v1/jobs?sort=colour":                    {422, "query.sort", "name, next, last, health or duration"},
 		"GET /v1/jobs?health=sick":                    {422, "query.health[0]", "one of"},
 		"GET /v1/jobs?limit=-1":                       {422, "query.limit", ">= 1"},
 		"GET /v1/jobs?limt=1":                         {422, "query.limt", `did you mean "limit"?`},
-		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is no longer in the list"},
+		"GET /v1/jobs?after=none":                     {422, "query.after", "that job is not in the list any more"},
 		"GET /v1/runs?limit=0":                        {422, "query.limit", ">= 1"},
 		"GET /v1/runs?limit=many":                     {422, "query.limit", `found "many", expected a whole number`},
 		"GET /v1/logs?who=x":                          {422, "query.who", "unknown parameter, expected after, from, host, item, job, label, level, limit, oldest, run, text, to"},
@@ -320,8 +320,8 @@ func TestErrors(t *testing.T) {
 		"GET /v1/logs/stream":                         {422, "query.job", "neither a job nor a run"},
 
 		"POST /v1/jobs/cities/disable?until=soon":       {422, "query.until", "is not a time"},
-		"POST /v1/jobs/cities/enable?until=2h":          {422, "query.until", "only a pause can end by itself"},
-		"POST /v1/jobs/cities/disable?until=2020-01-01": {422, "query.until", "a time in the future"},
+		"POST /v1/jobs/cities/enable?until=2h":          {422, "query.until", "only a pause ends by itself"},
+		"POST /v1/jobs/cities/disable?until=2020-01-01": {422, "query.until", "a time that is to come"},
 		"POST /v1/servers/127.0.0.1/disable?until=-2h":  {422, "query.until", "is not a time"},
 	} {
 		method, path, _ := strings.Cut(request, " ")
@@ -350,7 +350,7 @@ func TestErrors(t *testing.T) {
 	for _, request := range []string{"POST /v1/jobs/cities/disable", "PATCH /v1/jobs/cities/config", "DELETE /v1/jobs/cities", "POST /v1/jobs/cities/kill"} {
 		method, path, _ := strings.Cut(request, " ")
 		a := s.ask(method, path, "", "Idempotency-Key", "x", "If-Match", "x", "Content-Type", "application/json")
-		if p := a.problem(t); a.code != 422 && a.code != 400 || !strings.Contains(string(a.body), "only a trigger accepts it") && a.code == 422 {
+		if p := a.problem(t); a.code != 422 && a.code != 400 || !strings.Contains(string(a.body), "only a trigger heeds it") && a.code == 422 {
 			t.Errorf("%s with a key: %+v", request, p)
 		}
 	}
@@ -385,7 +385,7 @@ func TestKept(t *testing.T) {
 	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{Offset: &long}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "the offset has 4097 bytes") {
 		t.Errorf("too long: %v", err)
 	}
-	if _, err := c.ChangeKept(ctx, "a", -1, admin.KeptChange{ResetOffset: true}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "choose one of them") {
+	if _, err := c.ChangeKept(ctx, "a", -1, admin.KeptChange{ResetOffset: true}); !errors.As(err, &no) || no.Code != 422 || !strings.Contains(no.Message, "say which one is meant") {
 		t.Errorf("which item: %v", err)
 	}
 	if _, err := c.ChangeKept(ctx, "a", 0, admin.KeptChange{Delete: []string{"x"}}); !errors.As(err, &no) || no.Code != 404 {
@@ -528,7 +528,7 @@ func TestEditConfig(t *testing.T) {
 	s.Until("the host has it", func() bool { return get[service.JobDetail](s, "/v1/jobs/cities").Cron == "0 0 4 * * ?" })
 	// An edit that was made from the version before.
 	stale := edit("", tag, `{"settings":{"cron":"0 0 5 * * ?"}}`)
-	if p := stale.problem(t); stale.code != 412 || !strings.Contains(p.Detail, fmt.Sprintf("it is now version %d now", e.After.Version)) || stale.header.Get("ETag") != done.header.Get("ETag") {
+	if p := stale.problem(t); stale.code != 412 || !strings.Contains(p.Detail, fmt.Sprintf("it is version %d now", e.After.Version)) || stale.header.Get("ETag") != done.header.Get("ETag") {
 		t.Errorf("%d %s %+v", stale.code, stale.header, p)
 	}
 	for name, c := range map[string]struct {

@@ -281,7 +281,7 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		},
 		"request with records": func(r *recording) string {
 			request(r, "DELETE", "/v1/jobs/cities?purge=true&reason=now", "")
-			return "remove by host token ->its records were removed, too because now"
+			return "remove by host token ->its records are removed, too because now"
 		},
 		"command": func(r *recording) string {
 			command(r, func(ctx context.Context, c *admin.Registry) error { return c.Remove(ctx, "cities", false) })
@@ -289,7 +289,7 @@ func TestChangesAreRecordedOnce(t *testing.T) {
 		},
 		"command with records": func(r *recording) string {
 			command(r, func(ctx context.Context, c *admin.Registry) error { return c.Remove(ctx, "cities", true) })
-			return "remove by ann@desk ->its records were removed, too because a test"
+			return "remove by ann@desk ->its records are removed, too because a test"
 		},
 		"another program": func(r *recording) string {
 			r.erase(r.layout.Root())

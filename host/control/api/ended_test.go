@@ -69,7 +69,7 @@ func TestExplainWaits(t *testing.T) {
 		"trigger=x":                  `found "x", expected the number of a trigger`,
 		"trigger=1&wait=11s":         `found "11s", expected a duration from 0s to 10s`,
 		"trigger=1&wait=-1s":         `found "-1s", expected a duration from 0s to 10s`,
-		"trigger=1&run=pay%2Ft1%2F0": "found it beside at, before, trigger or item, expected only one of them: a run determines the instant and the item",
+		"trigger=1&run=pay%2Ft1%2F0": "found it beside at, before, trigger or item, expected one of them: a run has its instant and its item",
 	} {
 		if got := a.ask("GET", "/v1/jobs/pay/explain?"+query, ""); got.code != 422 || got.problem(t).Errors[0].Message != want {
 			t.Errorf("%s: %d %s", query, got.code, got.body)

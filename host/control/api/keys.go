@@ -52,7 +52,7 @@ func (k *keys) once(ctx context.Context, key key, what string, do func() (admin.
 	if r := k.done[key]; r != nil && time.Since(r.at) < keyLife {
 		k.mu.Unlock()
 		if r.what != what {
-			return admin.Triggered{}, &service.InputError{Where: "header.Idempotency-Key", Problem: fmt.Sprintf("found %q, which was already sent with another body; expected a different key for each request", key.name)}
+			return admin.Triggered{}, &service.InputError{Where: "header.Idempotency-Key", Problem: fmt.Sprintf("found %q, which was sent with another body; expected a key of its own for each request", key.name)}
 		}
 		select {
 		case <-r.ended:

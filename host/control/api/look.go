@@ -28,7 +28,7 @@ import (
 // JobPath is the part of a path that names a job. (Parameters of embedded structs are found
 // only if their types are exported.)
 type JobPath struct {
-	Job string `path:"job" maxLength:"255" doc:"The job's name. Characters with a meaning in a path must be escaped: %2F, %3F, %25."`
+	Job string `path:"job" maxLength:"255" doc:"The job's name. What has a meaning in a path is escaped: %2F, %3F, %25."`
 }
 
 type jobsInput struct {
@@ -39,8 +39,8 @@ type jobsInput struct {
 	State   []string `query:"state,explode" maxItems:"20" doc:"Only jobs in that state, such as running; several are alternatives."`
 	Outcome []string `query:"outcome,explode" maxItems:"20" doc:"Only jobs whose last fire has that outcome, such as OK or FAIL; several are alternatives."`
 	Host    string   `query:"host" maxLength:"200" doc:"Only jobs that this host has: its name or its id as in the list of hosts, its server's address, its process, or an instance's id."`
-	Sort    string   `query:"sort" maxLength:"20" doc:"name, next, last, health or duration; a - before it reverses the order. Equal jobs are sorted by name."`
-	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The maximum number of jobs on a page."`
+	Sort    string   `query:"sort" maxLength:"20" doc:"name, next, last, health or duration; with - before it the last is first. Equal ones are by name."`
+	Limit   int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most jobs of a page."`
 	After   string   `query:"after" maxLength:"400" doc:"The next of the page before."`
 }
 
@@ -59,7 +59,7 @@ func (in *jobsInput) filter() service.JobFilter {
 }
 
 type statusInput struct {
-	Full bool `query:"full" doc:"Also read from the registry which items are disabled, and what the other hosts of each job publish: two requests per job."`
+	Full bool `query:"full" doc:"Read from the registry now which items are disabled, and what the other hosts of each job publish: two requests a job."`
 }
 
 type scheduleInput struct {
@@ -70,8 +70,8 @@ type scheduleInput struct {
 }
 
 type calendarInput struct {
-	From   time.Time `query:"from" doc:"The beginning; now if it is missing or in the past."`
-	To     time.Time `query:"to" doc:"The end, exclusive; at most 31 days after from, one day if it is missing."`
+	From   time.Time `query:"from" doc:"The beginning; now, if it is missing or has been."`
+	To     time.Time `query:"to" doc:"The end, exclusively; a day after from, if it is missing, and at most 31."`
 	Jobs   []string  `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns."`
 	Labels []string  `query:"label,explode" maxItems:"20" doc:"Only jobs with these labels: conditions as those of listJobs."`
 }
@@ -87,10 +87,10 @@ type schedule struct {
 
 func (a *API) looking() {
 	s := a.o.Service
-	look(a, "/v1/status", "getStatus", "look", "The status of this host", func(ctx context.Context, in *statusInput) (report.Report, error) {
+	look(a, "/v1/status", "getStatus", "look", "What this host does", func(ctx context.Context, in *statusInput) (report.Report, error) {
 		return a.o.Report(in.Full).For(auth.From(ctx)), nil
 	}, a.large)
-	look(a, "/v1/overview", "getOverview", "look", "Jobs that fail, are late or run, and what fires next", func(ctx context.Context, _ *none) (*service.Overview, error) {
+	look(a, "/v1/overview", "getOverview", "look", "What fails, what is late, what runs and what comes", func(ctx context.Context, _ *none) (*service.Overview, error) {
 		return s.Overview(ctx)
 	}, a.large)
 	look(a, "/v1/jobs", "listJobs", "look", "Jobs of all hosts", func(ctx context.Context, in *jobsInput) (*service.Jobs, error) {
@@ -124,13 +124,13 @@ func (a *API) looking() {
 		return schedule{append([]time.Time{}, next...)}, placed("query.", err)
 	})
 	// What the registry has, read at each request.
-	look(a, "/v1/registry/jobs", "listRegistryJobs", "look", "Jobs of the registry, also those without a host", func(ctx context.Context, _ *none) ([]admin.Brief, error) {
+	look(a, "/v1/registry/jobs", "listRegistryJobs", "look", "Jobs as the registry has them, also those without a host", func(ctx context.Context, _ *none) ([]admin.Brief, error) {
 		return s.RegistryJobs(ctx)
 	}, a.large)
-	look(a, "/v1/limits", "listLimits", "look", "What runs and waits under the limits of the cluster", func(ctx context.Context, _ *none) (*admin.Limits, error) {
+	look(a, "/v1/limits", "listLimits", "look", "Who runs and who waits under the limits over the cluster", func(ctx context.Context, _ *none) (*admin.Limits, error) {
 		return s.Limits(ctx)
 	}, a.large)
-	look(a, "/v1/jobs/{job}/shards", "getShards", "look", "A job's items and instances, from the registry", func(ctx context.Context, in *JobPath) (*admin.Shards, error) {
+	look(a, "/v1/jobs/{job}/shards", "getShards", "look", "A job's items and instances as the registry has them", func(ctx context.Context, in *JobPath) (*admin.Shards, error) {
 		return s.Shards(ctx, in.Job)
 	}, answers(http.StatusConflict), a.large)
 	look(a, "/v1/jobs/{job}/kept", "getKept", "look", "Offsets and key/value state", func(ctx context.Context, in *ItemInput) ([]admin.Kept, error) {
@@ -147,15 +147,15 @@ func (a *API) looking() {
 // refused.
 type ListInput struct {
 	Job    []string `query:"job,explode" maxItems:"100" doc:"Only jobs whose name matches one of these patterns, such as etl-*."`
-	Label  []string `query:"label,explode" maxItems:"20" doc:"Only records of jobs that now have these labels: conditions as in listJobs."`
-	Host   string   `query:"host" maxLength:"200" doc:"Only records of this host: its server's address (IP), its process (IP@-@PID), an instance's id (IP@-@PID-TOKEN), or a name or an id of the list of hosts."`
+	Label  []string `query:"label,explode" maxItems:"20" doc:"Only what is of jobs that have these labels now: conditions as those of listJobs."`
+	Host   string   `query:"host" maxLength:"200" doc:"Only what was on this host: its server's address, IP, its process, IP@-@PID, an instance's id, IP@-@PID-TOKEN, or a name or an id of the list of hosts."`
 	Item   int      `query:"item" minimum:"0" maximum:"2147483647" doc:"Only this sharding item."`
-	Text   string   `query:"text" maxLength:"1000" doc:"Only records that contain this text, regardless of case: in lines, messages of runs, reasons of events, and all texts of changes."`
-	From   string   `query:"from" maxLength:"50" doc:"Only records at or after this: a time, or how long ago, such as 90m or 7d."`
-	To     string   `query:"to" maxLength:"50" doc:"Only records before this: a time, or how long ago."`
-	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The maximum number of records on a page."`
+	Text   string   `query:"text" maxLength:"1000" doc:"Only what contains it, regardless of case: lines, messages of runs, reasons of events, all texts of changes."`
+	From   string   `query:"from" maxLength:"50" doc:"Only what is not earlier: a time, or how long ago, such as 90m or 7d."`
+	To     string   `query:"to" maxLength:"50" doc:"Only what is earlier: a time, or how long ago."`
+	Limit  int      `query:"limit" minimum:"1" maximum:"1000" default:"50" doc:"The most records of a page."`
 	After  string   `query:"after" maxLength:"1000" doc:"The next of the page before."`
-	Oldest bool     `query:"oldest" doc:"true: oldest first."`
+	Oldest bool     `query:"oldest" doc:"true: the oldest first."`
 
 	filter history.Filter
 }
@@ -167,12 +167,12 @@ type OfRun struct {
 
 // OfTrigger selects the records of a trigger.
 type OfTrigger struct {
-	Trigger int64 `query:"trigger" minimum:"0" doc:"Only the fire of this trigger round; for changes, only the request for it."`
+	Trigger int64 `query:"trigger" minimum:"0" doc:"Only the fire of this trigger round; of changes, who asked for it."`
 }
 
 // OfFailed selects failures.
 type OfFailed struct {
-	Failed bool `query:"failed" doc:"true: only failed and unknown outcomes, without cancelled runs; for changes, only those that did not take effect."`
+	Failed bool `query:"failed" doc:"true: only what failed, or of which that is not known, and not what was stopped; of changes, what did not take effect."`
 }
 
 // OfFire selects fires by their result.
@@ -187,7 +187,7 @@ type OfFire struct {
 type runsInput struct {
 	ListInput
 	OfFire
-	Running bool `query:"running" doc:"true: only runs and fires that have not ended; for the first 50 jobs, each with the usual duration."`
+	Running bool `query:"running" doc:"true: only runs and fires that have not ended, each with how long those of its job take (of the first 50 jobs)."`
 }
 
 type eventsInput struct {
@@ -199,7 +199,7 @@ type eventsInput struct {
 type linesInput struct {
 	ListInput
 	OfRun
-	Level int `query:"level" minimum:"-100" maximum:"100" doc:"Only lines of this level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+	Level int `query:"level" minimum:"-100" maximum:"100" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
 }
 
 type changesInput struct {
@@ -207,7 +207,7 @@ type changesInput struct {
 	OfTrigger
 	OfFailed
 	Who  string   `query:"who" maxLength:"100" doc:"Only changes by a user whose name contains it, regardless of case."`
-	What []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, by their name or its first words: disable, edit, edit cron, sign in, sign (in and out). A ! before an operation excludes it."`
+	What []string `query:"what,explode" maxItems:"50" doc:"Only changes of these operations, whole or by their first words: disable, edit, edit cron, sign in, sign (in and out). With ! before it, one is left out."`
 }
 
 // typed reports whether a list's parameter is a number or a flag: its mistakes were reported before Resolve is
@@ -247,13 +247,13 @@ type runInput struct {
 
 type explainInput struct {
 	JobPath
-	At     time.Time `query:"at" doc:"The instant of the fire; for a trigger, the second in which a host first saw it. If it is missing, the newest due fire is explained."`
-	Before time.Time `query:"before" doc:"In place of at: explain the newest fire at or before this time."`
-	Run    string    `query:"run" maxLength:"400" doc:"In place of at and item: a run by its id, JOB/INSTANT/ITEM, or JOB/tROUND/ITEM for a trigger."`
+	At     time.Time `query:"at" doc:"The instant of the fire that is meant; of a trigger, the second in which a host saw it first. The newest fire that was due, if it is missing."`
+	Before time.Time `query:"before" doc:"The newest fire at this time or before it, in place of at."`
+	Run    string    `query:"run" maxLength:"400" doc:"A run by its id, in place of at and item: JOB/INSTANT/ITEM, or JOB/tROUND/ITEM of a trigger."`
 	// Trigger is a text, since forms send what is empty.
-	Trigger string `query:"trigger" maxLength:"20" doc:"In place of at: explain the fire of this trigger round."`
+	Trigger string `query:"trigger" maxLength:"20" doc:"The fire of this trigger round, in place of at."`
 	Item    string `query:"item" maxLength:"10" doc:"Only this sharding item."`
-	Wait    string `query:"wait" maxLength:"20" doc:"How long to wait for the end of the fire over all items and hosts, 0s to 10s; no wait if it is missing. The answer comes as soon as no item is pending, running, elsewhere or unknown, at the latest after this time with what is known then; ask again."`
+	Wait    string `query:"wait" maxLength:"20" doc:"How long to wait for the end of the fire, over all items and hosts, such as 10s: 0s to 10s. The answer comes when no item is pending, running, elsewhere or unknown any more, or with what is known then; ask again. None if it is missing."`
 	Accept  string `header:"Accept-Language" doc:"The language of the sentences: en or zh."`
 }
 
@@ -263,12 +263,12 @@ func (in *explainInput) question() (explain.Question, error) {
 	switch {
 	case in.Run != "":
 		if !in.At.IsZero() || !in.Before.IsZero() || in.Item != "" || in.Trigger != "" {
-			return q, &service.InputError{Where: "query.run", Problem: "found it beside at, before, trigger or item, expected only one of them: a run determines the instant and the item"}
+			return q, &service.InputError{Where: "query.run", Problem: "found it beside at, before, trigger or item, expected one of them: a run has its instant and its item"}
 		}
 		return service.QuestionOfRun(in.Job, in.Run)
 	case in.Trigger != "":
 		if !in.At.IsZero() || !in.Before.IsZero() {
-			return q, &service.InputError{Where: "query.trigger", Problem: "found it beside at or before, expected only one of them: they choose different fires"}
+			return q, &service.InputError{Where: "query.trigger", Problem: "found it beside at or before, expected one of them: they mean different fires"}
 		}
 		n, err := strconv.ParseInt(in.Trigger, 10, 64)
 		if err != nil || n <= 0 {
@@ -276,7 +276,7 @@ func (in *explainInput) question() (explain.Question, error) {
 		}
 		q.Trigger = n
 	case !in.Before.IsZero() && !in.At.IsZero():
-		return q, &service.InputError{Where: "query.before", Problem: "found it beside at, expected one of the two: they choose different fires"}
+		return q, &service.InputError{Where: "query.before", Problem: "found it beside at, expected one of the two: they mean different fires"}
 	case !in.Before.IsZero():
 		q.At, q.Nearest = in.Before, true
 	}
@@ -310,7 +310,7 @@ func waitOf(text string) (wait time.Duration, err error) {
 
 func (a *API) histories() {
 	s := a.o.Service
-	look(a, "/v1/jobs/{job}/explain", "explainFire", "history", "Why a fire was late, ran on another host, again, or not at all", func(ctx context.Context, in *explainInput) (*explain.Answer, error) {
+	look(a, "/v1/jobs/{job}/explain", "explainFire", "history", "Why a fire was late, ran elsewhere, again, or not at all", func(ctx context.Context, in *explainInput) (*explain.Answer, error) {
 		q, err := in.question()
 		if err != nil {
 			return nil, err

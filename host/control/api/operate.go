@@ -25,12 +25,12 @@ import (
 
 // Why is the reason of a change, for the audit.
 type Why struct {
-	Reason string `query:"reason" maxLength:"1000" doc:"The reason, for the record of the change."`
+	Reason string `query:"reason" maxLength:"1000" doc:"Why, for the record of the change."`
 }
 
 // Until says when a disable ends by itself.
 type Until struct {
-	Until string `query:"until" maxLength:"50" doc:"When a disable ends by itself: RFC 3339, or a duration from now such as 2h or 7d. If it is missing, the disable lasts until an enable."`
+	Until string `query:"until" maxLength:"50" doc:"When it ends by itself: RFC 3339, or a duration from now such as 2h or 7d. Only of a disable; it lasts until it is enabled if this is missing."`
 }
 
 type switchAllInput struct {
@@ -106,12 +106,12 @@ type jobShutdownInput struct {
 
 type removeInput struct {
 	JobInput
-	Purge bool `query:"purge" doc:"Also remove its records and offsets."`
+	Purge bool `query:"purge" doc:"Remove its records and offsets, too."`
 }
 
 type triggerInput struct {
 	JobInput
-	Key string `header:"Idempotency-Key" maxLength:"200" doc:"A name of this request: a second request with the same name to the same host within a day triggers nothing."`
+	Key string `header:"Idempotency-Key" maxLength:"200" doc:"A name of this request: one with the same name that is sent to the same host within a day triggers nothing more."`
 	// A plain trigger has no body.
 	Body *triggerBody
 }
@@ -145,15 +145,15 @@ func (in *triggerInput) named() (tree.TriggerArgs, error) {
 	}
 	text, err := json.Marshal(in.Body.Arguments)
 	if err != nil {
-		return tree.TriggerArgs{}, &tree.ArgError{Arg: "arguments", Problem: "found invalid JSON, expected an object of arguments"}
+		return tree.TriggerArgs{}, &tree.ArgError{Arg: "arguments", Problem: "found what is no JSON, expected an object of arguments"}
 	}
 	return tree.NewNamedArgs(in.Body.Items, string(text))
 }
 
 // BackfillRange is the range of a backfill that a question is about.
 type BackfillRange struct {
-	From    time.Time `query:"from" doc:"The first instant that may run; with from and to, the answer has the instants that would run."`
-	To      time.Time `query:"to" doc:"The last instant that may run; it must be in the past."`
+	From    time.Time `query:"from" doc:"The first instant that may run; with to, the answer has what would run."`
+	To      time.Time `query:"to" doc:"The last instant that may run; it has to be past."`
 	Items   string    `query:"items" maxLength:"4096" doc:"Only these items would run."`
 	Overlap string    `query:"overlap" maxLength:"20" doc:"queue_all or skip."`
 }
@@ -195,8 +195,8 @@ type changeInput struct {
 
 type editInput struct {
 	JobInput
-	IfMatch string `header:"If-Match" maxLength:"24" doc:"The ETag of the configuration on which the edit is based, or * for any."`
-	Preview bool   `query:"preview" doc:"Change nothing, and answer with the configuration that the edit would give."`
+	IfMatch string `header:"If-Match" maxLength:"24" doc:"The ETag of the configuration that the edit was made from, or * for whichever there is."`
+	Preview bool   `query:"preview" doc:"Change nothing, and answer with what would be."`
 	Body    struct {
 		Settings map[string]string `json:"settings" maxProperties:"100" doc:"New values as texts, by the names of a definition file. An empty one takes the setting back to its default."`
 	}
@@ -325,7 +325,7 @@ func (a *API) configuring() {
 	edit := ofCatalogue(operation.Edit, "editConfig",
 		answers(http.StatusConflict, http.StatusPreconditionRequired), func(o *huma.Operation) {
 			now := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[conflict](), true, "Conflict")
-			o.Responses = map[string]*huma.Response{"412": {Description: "The configuration has changed since the version of If-Match.",
+			o.Responses = map[string]*huma.Response{"412": {Description: "It was changed since the version that If-Match names.",
 				Content: map[string]*huma.MediaType{"application/problem+json": {Schema: now}}}}
 		})
 	register(a, edit, func(ctx context.Context, in *editInput) (*tagged[*admin.Edited], error) {
@@ -345,7 +345,7 @@ func (a *API) configuring() {
 
 // ifMatch is the version that an edit was made from; -1 for *.
 func ifMatch(text string) (int64, error) {
-	const expected = "expected the ETag of GET /v1/jobs/{job}/config, or * to edit any version"
+	const expected = "expected the ETag of GET /v1/jobs/{job}/config, or * to edit whatever there is"
 	switch text {
 	case "*":
 		return -1, nil
@@ -410,8 +410,8 @@ type killInput struct {
 	Item   string `query:"item" maxLength:"10" doc:"Only this item."`
 	Run    string `query:"run" maxLength:"400" doc:"Only the run with this id."`
 	Server string `query:"server" maxLength:"100" doc:"Only what runs on the server with this IP address."`
-	Grace  string `query:"grace" maxLength:"20" doc:"How long guests may continue after they were asked to end, such as 5s; then they are stopped by force. 0 to 24h."`
-	Wait   string `query:"wait" maxLength:"20" doc:"How long to wait for the ends before the answer. 0 to 24h."`
+	Grace  string `query:"grace" maxLength:"20" doc:"How long guests may go on after they were asked to end, such as 5s; they are stopped by force then. 0 to 24h."`
+	Wait   string `query:"wait" maxLength:"20" doc:"How long the answer waits for the ends. 0 to 24h."`
 	Why
 }
 
@@ -448,7 +448,7 @@ type KillLine struct {
 func (a *API) killing() {
 	line := a.huma.OpenAPI().Components.Schemas.Schema(typeOf[KillLine](), true, "KillLine")
 	kill := ofCatalogue(operation.Kill, "killRuns", func(o *huma.Operation) {
-		o.Responses = map[string]*huma.Response{"200": {Description: "One JSON object per line, each with the whole state.", Content: map[string]*huma.MediaType{"application/x-ndjson": {Schema: line}}}}
+		o.Responses = map[string]*huma.Response{"200": {Description: "One JSON object a line, each the whole state.", Content: map[string]*huma.MediaType{"application/x-ndjson": {Schema: line}}}}
 		o.Errors = append(o.Errors, http.StatusConflict)
 	})
 	register(a, kill, func(ctx context.Context, in *killInput) (*huma.StreamResponse, error) {

@@ -46,7 +46,7 @@ func problem(err error) error {
 		answer.Status = statusOf(err)
 	}
 	if answer.Status == http.StatusGatewayTimeout {
-		answer.Detail = "not done within " + operationTimeout.String() + "; it may still take effect: " + err.Error()
+		answer.Detail = "not done within " + operationTimeout.String() + ", it may still take effect: " + err.Error()
 	}
 	answer.Title = http.StatusText(answer.Status)
 	return answer
@@ -179,7 +179,7 @@ func staleProblem(e *admin.StaleError) error {
 	return huma.ErrorWithHeaders(p, http.Header{"Etag": {etag(e.Now.Version)}})
 }
 
-// WriteProblem writes the error response of a request.
+// WriteProblem answers a request that is not carried out.
 func WriteProblem(w http.ResponseWriter, p *huma.ErrorModel) {
 	if p.Title == "" {
 		p.Title = http.StatusText(p.Status)

@@ -39,19 +39,19 @@ const (
 )
 
 type streamInput struct {
-	Since  string `query:"since" maxLength:"100" doc:"The id of the last event that the client has seen. Without it the first event has all jobs."`
-	Alerts string `query:"alerts" maxLength:"20" doc:"The version of the alerts that the client has seen. With it, the stream sends an event alerts at once if the version differs, and whenever it changes."`
+	Since  string `query:"since" maxLength:"100" doc:"The id of the last event that was seen. Without it the first event has all jobs."`
+	Alerts string `query:"alerts" maxLength:"20" doc:"The version of the alerts that was seen. With it an event alerts comes at once if they have another, and whenever they have changed since."`
 	// Last is what a browser sends when it connects again.
-	Last string `header:"Last-Event-ID" maxLength:"100" doc:"The same as since, sent by a browser when it reconnects. It overrides since."`
+	Last string `header:"Last-Event-ID" maxLength:"100" doc:"The same; what a browser sends when it connects again. It goes before since."`
 }
 
 type logStreamInput struct {
 	Job   string `query:"job" maxLength:"255" doc:"A job's name."`
 	Run   string `query:"run" maxLength:"400" doc:"A run's id, job/instant/item."`
-	Text  string `query:"text" maxLength:"1000" doc:"Only lines that contain this text, regardless of case."`
-	Level string `query:"level" maxLength:"10" doc:"Only lines of this level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
-	From  string `query:"from" maxLength:"100" doc:"Begin with the lines since this time, or since this long ago, such as 10m. Without it the stream begins now."`
-	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"The id of the last event that the client has seen, sent by a browser when it reconnects. The stream begins 5 s before it, so that some lines come again. It overrides from."`
+	Text  string `query:"text" maxLength:"1000" doc:"Only lines that contain it, regardless of case."`
+	Level string `query:"level" maxLength:"10" doc:"Only lines of that level or above: -4 debug, 0 info, 4 warn, 8 error; 0 if it is missing."`
+	From  string `query:"from" maxLength:"100" doc:"Begin with the lines since a time, or since so long ago: 10m. Without it the stream begins now."`
+	Last  string `header:"Last-Event-ID" maxLength:"100" doc:"The id of the last event that was seen; what a browser sends when it connects again. Lines since 5 s before it come, also those that were seen. It goes before from."`
 }
 
 // changes is one event of the stream of jobs.
@@ -67,7 +67,7 @@ func (a *API) streaming() {
 			o.Responses = map[string]*huma.Response{"200": {Description: of, Content: map[string]*huma.MediaType{"text/event-stream": {Schema: schema}}}}
 		}
 	}
-	text := &huma.Schema{Type: huma.TypeString, Description: "Server-sent events, as the HTML standard has them: the lines event, id and data, and an empty line. A line that begins with a colon is a heartbeat."}
+	text := &huma.Schema{Type: huma.TypeString, Description: "Server-sent events, as the HTML standard has them: the lines event, id and data, and an empty line. A line that begins with a colon shows that the stream lives."}
 	registry := a.huma.OpenAPI().Components.Schemas
 	jobsOf := registry.Schema(typeOf[changes](), true, "JobsEvent")
 	lineOf := registry.Schema(typeOf[lineEvent](), true, "LineEvent")
@@ -200,7 +200,7 @@ func (a *API) until(ctx context.Context) (until context.Context, end func()) {
 				return
 			case <-look.C:
 				if auth.Outdated(ctx) {
-					cancel(auth.NewProblem(auth.NotSignedIn, http.StatusUnauthorized, "the user has signed out since, or has other roles; what was already done is not undone"))
+					cancel(auth.NewProblem(auth.NotSignedIn, http.StatusUnauthorized, "who asked is signed out by now, or has other roles; what was done stays done"))
 					return
 				}
 			}

@@ -29,7 +29,7 @@ import (
 )
 
 // ErrNoHost says that no host was found, or that it does not answer.
-var ErrNoHost = errors.New("no host is running on this machine")
+var ErrNoHost = errors.New("no host is running here")
 
 // answerTimeout is how long a host may take to begin an answer: the 15 s of an operation, and a reserve.
 const answerTimeout = 25 * time.Second
@@ -109,7 +109,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 	}
 	alive := running(ctx, all)
 	if len(alive) == 0 {
-		return nil, fmt.Errorf("%w: there is no address of a host in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
+		return nil, fmt.Errorf("%w: nothing is noted in %s", ErrNoHost, strings.Join(w.Dirs, ", "))
 	}
 	first := alive[0]
 	if slices.ContainsFunc(alive[1:], func(n found) bool { return w.One || n.Cluster == "" || n.Cluster != first.Cluster }) {
@@ -117,7 +117,7 @@ func Find(ctx context.Context, w Where) (*Client, error) {
 		for i, n := range alive {
 			names[i] = n.Address + " (" + cmp.Or(n.Cluster, "alone, jobs of "+n.Plugins) + ")"
 		}
-		return nil, fmt.Errorf("several hosts are running on this machine; choose one with --admin ADDRESS: %s", strings.Join(names, ", "))
+		return nil, fmt.Errorf("several hosts are running here, say which one with --admin ADDRESS: %s", strings.Join(names, ", "))
 	}
 	c, err := first.client()
 	if err == nil && token != "" {
@@ -140,7 +140,7 @@ func at(ctx context.Context, w Where, token string, all []found) (*Client, error
 	}
 	if w.CA != "" {
 		if config, err = trusting(w.CA); err != nil {
-			return nil, fmt.Errorf("read the authorities of the host's certificate: %w", err)
+			return nil, fmt.Errorf("authorities of the host's certificate: %w", err)
 		}
 	}
 	c := newClient(a, token, config)
@@ -150,7 +150,7 @@ func at(ctx context.Context, w Where, token string, all []found) (*Client, error
 	if err := c.Ping(ctx); err != nil {
 		return nil, err
 	}
-	return nil, fmt.Errorf("a host answers at %s, but its token is unknown, because another user or another machine runs it; name a file with its token", a)
+	return nil, fmt.Errorf("a host answers at %s, but its token is not known here: it is another user's or another machine's; name a file with its token", a)
 }
 
 // running are the hosts that answer of those that are noted, in the order of the notes. Notes of
@@ -329,11 +329,11 @@ func (c *Client) Kill(ctx context.Context, job string, o admin.KillOptions, prog
 			}
 			switch err := d.Decode(&state); {
 			case errors.Is(err, io.EOF) && last == nil:
-				return fmt.Errorf("the host at %s ended its answer too early", c.address)
+				return fmt.Errorf("the host at %s has broken off", c.address)
 			case errors.Is(err, io.EOF):
 				return nil
 			case err != nil:
-				return fmt.Errorf("the answer of %s is not that of a host: %w", c.address, err)
+				return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
 			case state.Error != "":
 				return &ServerError{Address: c.address, Code: http.StatusInternalServerError, Message: state.Error}
 			}
@@ -528,7 +528,7 @@ func (c *Client) into(into any) func(io.Reader) error {
 			return nil
 		}
 		if err := json.Unmarshal(body, into); err != nil {
-			return fmt.Errorf("the answer of %s is not that of a host: %w", c.address, err)
+			return fmt.Errorf("the answer of %s is not a host's: %w", c.address, err)
 		}
 		return nil
 	}
@@ -586,7 +586,7 @@ func (c *Client) ask(ctx context.Context, method, path string, body []byte, read
 		}
 		message, query := refusal(body, resp.Status)
 		if c.scheme == "http" && bytes.Contains(body, []byte("HTTPS server")) { // as net/http answers
-			message = "this address uses TLS; name the authorities to trust: --ca FILE, or --ca system"
+			message = "this address has TLS; say whose certificates to trust: --ca FILE, or --ca system"
 		}
 		return &ServerError{Address: c.address, Code: resp.StatusCode, Message: message, Query: query}
 	}
@@ -604,7 +604,7 @@ type ServerError struct {
 }
 
 func (e *ServerError) Error() string {
-	return fmt.Sprintf("the host at %s: %s", e.Address, e.Message)
+	return fmt.Sprintf("the host at %s says: %s", e.Address, e.Message)
 }
 
 // refusal is what a problem says: of each part of the request that is wrong, or of the whole. query: all
@@ -612,7 +612,7 @@ func (e *ServerError) Error() string {
 func refusal(body []byte, status string) (message string, query bool) {
 	var p server.Problem
 	if json.Unmarshal(body, &p) != nil || p.Detail == "" {
-		return "it is not a host, or a proxy answered: " + status, false
+		return "it is not a host, or a proxy is before it: " + status, false
 	}
 	if len(p.Errors) == 0 {
 		return p.Detail, false

@@ -106,7 +106,7 @@ func TestTLS(t *testing.T) {
 	if err := os.Rename(other, file); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := client.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "presents another certificate") {
+	if _, err := client.Status(t.Context()); err == nil || !strings.Contains(err.Error(), "does not show the certificate") {
 		t.Errorf("another certificate: %v", err)
 	}
 	plain := start(t, server.Options{})

@@ -64,7 +64,7 @@ func NoteDirs(getenv func(string) string) []string {
 func (n Note) Leave(dirs []string) (file string, remove func() error, err error) {
 	data, err := json.Marshal(n)
 	if err != nil {
-		return "", nil, fmt.Errorf("write this host's address for commands: %w", err)
+		return "", nil, fmt.Errorf("note for clients: %w", err)
 	}
 	var problems []error
 	for _, dir := range dirs {
@@ -79,7 +79,7 @@ func (n Note) Leave(dirs []string) (file string, remove func() error, err error)
 		}
 		problems = append(problems, err)
 	}
-	return "", nil, fmt.Errorf("write this host's address for commands: %w", errors.Join(problems...))
+	return "", nil, fmt.Errorf("note for clients: %w", errors.Join(problems...))
 }
 
 func (n Note) leave(dir string, data []byte) (string, error) {
@@ -94,7 +94,7 @@ func (n Note) leave(dir string, data []byte) (string, error) {
 		return "", err
 	}
 	if !isOwn(dir) { // root can change the mode of everything
-		return "", fmt.Errorf("%s belongs to another user", dir)
+		return "", fmt.Errorf("%s is another user's", dir)
 	}
 	name := filepath.Join(dir, noteName(n.Address))
 	if err := filelock.Replace(name, 0o600, data); err != nil {

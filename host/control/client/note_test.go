@@ -100,7 +100,7 @@ func TestAClientFindsTheOneHost(t *testing.T) {
 	if _, err := Find(t.Context(), Where{Dirs: dirs}); !errors.Is(err, ErrNoHost) {
 		t.Errorf("after the note was removed: %v", err)
 	}
-	if _, err := Find(t.Context(), Where{Address: s.Address().String(), Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "token is unknown") {
+	if _, err := Find(t.Context(), Where{Address: s.Address().String(), Dirs: dirs}); err == nil || !strings.Contains(err.Error(), "token is not known") {
 		t.Errorf("an address without a note: %v", err)
 	}
 }

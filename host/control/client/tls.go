@@ -27,7 +27,7 @@ func trusting(file string) (*tls.Config, error) {
 	}
 	config.RootCAs = x509.NewCertPool()
 	if !config.RootCAs.AppendCertsFromPEM(text) {
-		return nil, fmt.Errorf("%s has no certificate in PEM form, expected the authorities of the host's certificate", file)
+		return nil, fmt.Errorf("%s has no certificate in PEM form, expected those of the authorities of the host's", file)
 	}
 	return config, nil
 }
@@ -44,7 +44,7 @@ func showing(file string) *tls.Config {
 		}
 		block, _ := pem.Decode(text)
 		if block == nil || len(state.PeerCertificates) == 0 || !bytes.Equal(block.Bytes, state.PeerCertificates[0].Raw) {
-			return fmt.Errorf("the server presents another certificate than that in %s", file)
+			return fmt.Errorf("the server does not show the certificate in %s", file)
 		}
 		return nil
 	}

@@ -236,7 +236,7 @@ func (k *known) disabledFor(all map[string]*Job, see See) (list []string) {
 }
 
 // ErrEnded says that the host ends.
-var ErrEnded = errors.New("this host is stopping")
+var ErrEnded = errors.New("this host is ending")
 
 // New returns a cluster that knows nothing before Run.
 func New(o Options) *Cluster {
@@ -329,13 +329,13 @@ func (c *Cluster) unheldJob(u orphans.Job) *Job {
 		}
 	}
 	if u.Instances > 0 {
-		return jobOf(u, StateElsewhere, HealthOK, words.Count(u.Instances, "instance")+" of hosts that this cluster does not know: hosts of ElasticJob, or of an earlier version")
+		return jobOf(u, StateElsewhere, HealthOK, words.Count(u.Instances, "instance")+" of hosts that this cluster does not know: of ElasticJob, or of an earlier version")
 	}
-	remove := "if it is no longer needed: " + words.Command("job remove", u.Name)
+	remove := "if it is not needed any more: " + words.Command("job remove", u.Name)
 	if c.undefined(u) {
-		return jobOf(u, StateUndefined, HealthPaused, "none of its servers has a definition of it; "+remove)
+		return jobOf(u, StateUndefined, HealthPaused, "none of its servers has a definition of it any more; "+remove)
 	}
-	return jobOf(u, StateNoHost, HealthError, "no host has it: its hosts or its files are gone; "+remove)
+	return jobOf(u, StateNoHost, HealthError, "no host has it: those that had it are gone, or its files are; "+remove)
 }
 
 // undefined reports whether the definition of a job that no host has was taken away on all
@@ -645,7 +645,7 @@ func (c *Cluster) why(k *known) string {
 	for _, o := range c.hosts {
 		same := o != k && o.peer.API != "" && o.peer.API == k.peer.API && o.peer.ServerIP == k.peer.ServerIP
 		if k.silent != "" && same && o.peer.Started.After(k.peer.Started) {
-			return "an earlier process of this host, which has restarted: it is listed until its session ends"
+			return "an earlier process of this host, which was started again: it is listed until its session has ended"
 		}
 	}
 	return k.silent

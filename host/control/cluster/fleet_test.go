@@ -306,7 +306,7 @@ func TestUnheld(t *testing.T) {
 		f.lists() // host 1 is gone
 		refresh(t, c, 0)
 		b, items, on, ok := c.Job("b")
-		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: its hosts or its files are gone; if it is no longer needed: wasmjob job remove b",
+		want := Job{Name: "b", Description: "bills", Health: HealthError, State: StateNoHost, Reason: "no host has it: those that had it are gone, or its files are; if it is not needed any more: wasmjob job remove b",
 			Cron: "0 0 3 * * ?", TimeZone: "Local", ShardingTotalCount: 4, Hosts: []string{}, Digests: []string{}}
 		if !ok || !reflect.DeepEqual(b, want) || len(items)+len(on) != 0 {
 			t.Errorf("found %+v %v %v, expected %+v", b, items, on, want)
@@ -635,7 +635,7 @@ func TestEarlierProcess(t *testing.T) {
 			c.silence("old", "answers 401 Unauthorized")
 			want := "answers 401 Unauthorized"
 			if same {
-				want = "an earlier process of this host, which has restarted: it is listed until its session ends"
+				want = "an earlier process of this host, which was started again: it is listed until its session has ended"
 			}
 			if got := c.Silent(); len(got) != 1 || got[0] != earlier.ServerIP+": "+want {
 				t.Errorf("%q", got)

@@ -84,7 +84,7 @@ func (l *Local) NotePeers(list []Peer) (back []event.Event) {
 			continue
 		}
 		known[term] = true
-		back = append(back, event.Event{Kind: event.HostBack, Time: now, Other: s.Other, Reason: "it has a new session, or a host on its server has started since"})
+		back = append(back, event.Event{Kind: event.HostBack, Time: now, Other: s.Other, Reason: "it has another session, or a host of its server has begun since"})
 	}
 	l.peers = list
 	if len(back) > 0 {

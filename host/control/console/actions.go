@@ -46,7 +46,7 @@ func (c *Console) act(w http.ResponseWriter, r *http.Request, do actor) {
 			c.render(w, p, p.problem(r, err))
 			return
 		}
-		c.o.Logger.Debug("a form of the console was rejected", zap.String("path", r.URL.Path), zap.Error(err))
+		c.o.Logger.Debug("a form failed", zap.String("path", r.URL.Path), zap.Error(err))
 		f = flash{"failed", strings.TrimSpace(done + " " + err.Error()), ""}
 	}
 	setFlash(w, f)
@@ -219,7 +219,7 @@ func trigger(ctx context.Context, s *service.Service, job string, r *http.Reques
 	text, empty := typed(r.PostForm.Get("param")), r.PostForm.Get("emptyParam") == "true"
 	switch {
 	case text != "" && empty:
-		return "", &formError{"param", "found a parameter, and also that it is empty; expected one of the two"}
+		return "", &formError{"param", "found a parameter, and that it is to be empty; expected one of the two"}
 	case text != "" || empty:
 		param = &text
 	}

@@ -125,7 +125,7 @@ func TestAlerts(t *testing.T) {
 	s.post("/alerts/unsilence", "id", silences[0].ID, "reason", "done", "back", "/alerts").has(t, 200, "The silence is ended.", "Nothing is silenced.")
 	s.get("/audit").has(t, 200, "silence alerts", "disk is <i>changed</i>", "end a silence of alerts")
 	// Somebody else was faster, or it has ended.
-	s.post("/alerts/unsilence", "id", silences[0].ID, "back", "/alerts").has(t, 200, "it has expired, or a user has ended it")
+	s.post("/alerts/unsilence", "id", silences[0].ID, "back", "/alerts").has(t, 200, "it has ended, or somebody has ended it")
 	s.post("/alerts/unsilence", "id", "x", "back", "/alerts").has(t, 400, "expected the id of a silence")
 	s.post("/alerts/none", "back", "/alerts").has(t, 200, "there is no page")
 
@@ -256,7 +256,7 @@ func TestAlertRoutes(t *testing.T) {
 	if len(r.sent) != 2 || r.sent[0].Route != "etl" || !strings.Contains(r.sent[0].Firing[0].Text, "this is a test of the route etl") {
 		t.Errorf("%+v", r.sent)
 	}
-	s.get("/audit").has(t, 200, "test alerts", "accepted by 1 of 2")
+	s.get("/audit").has(t, 200, "test alerts", "taken by 1 of 2")
 }
 
 // TestAlertsNowhere: without a file of alerts the page says how to begin; where only others
@@ -267,7 +267,7 @@ func TestAlertsNowhere(t *testing.T) {
 	a := s.get("/alerts")
 	a.has(t, 200, "No host looks for alerts", "wasmjob run --alerts alerts.yaml", "Nothing is silenced.")
 	a.lacks(t, "No alert is firing", "Messages are sent by", "Send a test message")
-	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, 200, "this host has no alerts file")
+	s.post("/alerts/test", "route", "etl", "back", "/alerts").has(t, 200, "this host has no file of alerts")
 	s.lang = "zh"
 	s.get("/alerts").has(t, 200, "没有主机检查告警")
 	s.lang = "en"

@@ -48,7 +48,7 @@ func TestBackfill(t *testing.T) {
 		s.get(path).has(t, http.StatusBadRequest, want)
 		s.get(path).lacks(t, "What would run")
 	}
-	s.get(ask("none", day(5), day(3))).has(t, http.StatusConflict, `job "none" has no schedule: trigger it with an instant`)
+	s.get(ask("none", day(5), day(3))).has(t, http.StatusConflict, `job "none" has no schedule: trigger it for an instant`)
 	plan := s.get(ask("cities", day(5), day(2), "every", "3600", "items", "0"))
 	plan.has(t, 200, "What would run", "3 instants with 1 item each", "It takes 2h or more", "Begin")
 	if n := strings.Count(plan.body, "03:00:00</td>"); n < 3 {

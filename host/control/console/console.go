@@ -23,7 +23,7 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/i18n"
 )
 
-// Options are the inputs of New.
+// Options are what a console shows.
 type Options struct {
 	Service   *service.Service
 	Namespace string
@@ -155,7 +155,7 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 			w.Header().Set("Retry-After", no.Header.Get("Retry-After"))
 		}
 		if p.status >= http.StatusInternalServerError {
-			c.o.Logger.Warn("a page of the console could not be shown", zap.String("page", r.URL.Path), zap.Error(err))
+			c.o.Logger.Warn("a page could not be shown", zap.String("page", r.URL.Path), zap.Error(err))
 		}
 	}
 	if to, elsewhere := v.data.(redirect); elsewhere {
@@ -170,8 +170,8 @@ func (c *Console) show(w http.ResponseWriter, r *http.Request, do shower) {
 func (c *Console) render(w http.ResponseWriter, p *page, v view) {
 	var b bytes.Buffer
 	if err := c.templates.ExecuteTemplate(&b, v.template, v.data); err != nil {
-		c.o.Logger.Error("the template of a page of the console failed", zap.String("template", v.template), zap.Error(err))
-		http.Error(w, "this page cannot be shown; see the host's log", http.StatusInternalServerError)
+		c.o.Logger.Error("a page's template failed", zap.String("template", v.template), zap.Error(err))
+		http.Error(w, "this page cannot be shown; the host's log says why", http.StatusInternalServerError)
 		return
 	}
 	if p.Flash != nil {

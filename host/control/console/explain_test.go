@@ -81,7 +81,7 @@ func TestTrigger(t *testing.T) {
 	}
 	waits := post("long is triggered.")
 	number := strings.TrimPrefix(waits, "/fires?job=long&trigger=")
-	s.get(waits).has(t, http.StatusOK, "The histories have no run of trigger "+number)
+	s.get(waits).has(t, http.StatusOK, "No host has begun trigger "+number)
 	s.get(waits).lacks(t, "Nothing matches")
 	s.post("/jobs/long/trigger", "back", "/jobs/long").has(t, http.StatusOK, "it is queued behind 1")
 	s.post("/jobs/long/kill", "back", "/jobs/long")
@@ -89,11 +89,11 @@ func TestTrigger(t *testing.T) {
 		return slices.ContainsFunc(s.get(waits).links(), func(l string) bool { return strings.HasPrefix(l, "/jobs/long/fire?") })
 	})
 	s.get(waits+"&failed=true").has(t, http.StatusOK, "Nothing matches")
-	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "The histories have no trigger 999999")
+	s.get("/runs?job=long&trigger=999999").has(t, http.StatusOK, "There is no trigger 999999")
 	for _, list := range []byte{history.ListEvents, history.ListChanges} {
 		store := s.Histories.Store
 		s.Histories.Store = partly{store, list}
-		s.get("/runs?job=long&trigger=999999").lacks(t, "The histories have no trigger")
+		s.get("/runs?job=long&trigger=999999").lacks(t, "There is no trigger")
 		s.Histories.Store = store
 	}
 	s.Histories.Peers = func() []cluster.Peer {
@@ -195,7 +195,7 @@ func TestUnheld(t *testing.T) {
 	t.Parallel()
 	s := open(t, servicetest.Options{Jobs: []engine.Job{servicetest.Job("pay", "0 0 3 * * ?", 2, servicetest.OK)}})
 	s.Host.Apply(nil, nil)
-	s.until("/jobs", "none of its servers has a definition of it")
+	s.until("/jobs", "none of its servers has a definition of it any more")
 	s.get("/").lacks(t, "none of its servers")
 	s.get("/jobs?state=without+a+definition").has(t, http.StatusOK, "pay", "0 0 3 * * ?")
 	s.get("/jobs/pay").has(t, http.StatusOK, "without a definition", "0 0 3 * * ?", "wasmjob job remove pay", "Remove")

@@ -30,7 +30,7 @@ func TestPagesOfAllJobsAreFew(t *testing.T) {
 		waiting.Go(func() {
 			w := httptest.NewRecorder()
 			s.console.ServeHTTP(w, httptest.NewRequest("GET", path, nil).WithContext(ctx))
-			if w.Code != 429 || w.Header().Get("Retry-After") != "5" || !strings.Contains(w.Body.String(), "8 open pages about all jobs of ann") {
+			if w.Code != 429 || w.Header().Get("Retry-After") != "5" || !strings.Contains(w.Body.String(), "8 pages about all jobs of ann") {
 				t.Errorf("GET %s, one more: %d %v %.300s", path, w.Code, w.Header(), w.Body)
 			}
 		})

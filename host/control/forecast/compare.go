@@ -120,7 +120,7 @@ func read(definitions []Definition, o Options) (*side, error) {
 	after = coordination.Circular(after)
 	for _, j := range s.jobs {
 		if path := coordination.Cycle(j.Name, func(job string) []string { return after[job] }); path != nil {
-			problems.Add(fmt.Errorf("job %q: after: the jobs would follow each other in a circle: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
+			problems.Add(fmt.Errorf("job %q: after: the jobs would come after each other: %s", j.Name, words.Clip(strings.Join(path, " -> "))))
 		}
 	}
 	return s, problems.Err()
@@ -211,7 +211,7 @@ func sameJob(a, b jobconfig.Configuration) bool {
 	return len(before)+len(after) == 0 && a.Terms() == b.Terms() && a.Disabled == b.Disabled
 }
 
-// play simulates the wanted jobs, and keeps the results.
+// play plays the jobs that are wanted, and keeps what became of them.
 func (s *side) play(ctx context.Context, o plan.Options, wanted func(name string) bool) (*plan.Played, error) {
 	var jobs []plan.Job
 	var places []int

@@ -64,7 +64,7 @@ type Compiling struct {
 // reason says in words why the host is not ready.
 func (p Pending) reason() string {
 	if len(p.Compiling) == 0 {
-		return "the host is reading its plugins directory"
+		return "the plugins directory is being read"
 	}
 	names := make([]string, len(p.Compiling))
 	for i, c := range p.Compiling {

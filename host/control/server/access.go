@@ -87,7 +87,7 @@ func (s *Server) link(w http.ResponseWriter, r *http.Request) {
 	p := auth.From(r.Context())
 	switch {
 	case p.Method != auth.ByHostToken:
-		auth.NewProblem(auth.RoleMissing, http.StatusForbidden, "a login link needs the host's own token; you are %s", p).ServeHTTP(w, r)
+		auth.NewProblem(auth.RoleMissing, http.StatusForbidden, "a login link is for who has the host's own token; you are %s", p).ServeHTTP(w, r)
 		return
 	case s.opts.Access.Link == nil:
 		fail(w, http.StatusNotFound, "this host has no login links")

@@ -46,7 +46,7 @@ func TestGuarded(t *testing.T) {
 		{"GET", "/healthz", "viewer", 403, "you need the role viewer for *"},
 		{"GET", "/healthz", "root", 200, "ok"},
 		{"GET", "/healthz", "", 401, auth.NotSignedIn},
-		{"POST", LinkPath, "root", 403, "a login link needs the host's own token; you are token root"},
+		{"POST", LinkPath, "root", 403, "for who has the host's own token; you are token root"},
 		{"POST", LinkPath, "", 401, auth.NotSignedIn},
 	} {
 		header := map[string]string{}

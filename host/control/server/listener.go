@@ -106,7 +106,7 @@ func (f *fair) enter(from netip.Addr) bool {
 	if limited && (has >= f.most.each || (f.open >= f.most.all-f.most.reserved && has >= f.most.few)) {
 		if now := time.Now(); now.Sub(f.complained) >= complainEvery {
 			f.complained = now
-			f.log.Warn("connections to the admin address were refused, because their client has too many", zap.Stringer("from", from), zap.Int("connections", has), zap.Int("of all", f.open))
+			f.log.Warn("connections to the admin address are refused: their address has too many", zap.Stringer("from", from), zap.Int("connections", has), zap.Int("of all", f.open))
 		}
 		return false
 	}

@@ -69,7 +69,7 @@ func Listen(o Options) (*Server, error) {
 		return nil, fmt.Errorf("admin token has %d bytes, want at least %d", len(o.Token), minToken)
 	}
 	if o.Ready == nil || o.API == nil {
-		return nil, errors.New("admin: Ready or API is missing")
+		return nil, errors.New("admin: no Ready or no API")
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -113,7 +113,7 @@ func listen(a Address) (net.Listener, error) {
 	l, err := net.Listen(a.Network, a.Name)
 	if errors.Is(err, syscall.EADDRINUSE) && a.Network == "unix" {
 		if info, serr := os.Lstat(a.Name); serr == nil && info.Mode().Type() != os.ModeSocket {
-			return nil, fmt.Errorf("admin address %s: the file exists and is not a socket", a)
+			return nil, fmt.Errorf("admin address %s: there is a file of that name which is not a socket", a)
 		}
 		// The socket of a killed host remains; no host answers there.
 		c, derr := net.DialTimeout("unix", a.Name, time.Second)
@@ -122,14 +122,14 @@ func listen(a Address) (net.Listener, error) {
 			_ = c.Close() // it was only a question
 		case errors.Is(derr, syscall.ECONNREFUSED):
 			if rerr := os.Remove(a.Name); rerr != nil {
-				return nil, fmt.Errorf("admin address %s: remove the socket of a host that is gone: %w", a, rerr)
+				return nil, fmt.Errorf("admin address %s: the socket of a host that is gone cannot be removed: %w", a, rerr)
 			}
 			l, err = net.Listen(a.Network, a.Name)
 		}
 	}
 	switch {
 	case errors.Is(err, syscall.EADDRINUSE):
-		return nil, fmt.Errorf("admin address %s is in use, perhaps by another host: choose another address, or off", a)
+		return nil, fmt.Errorf("admin address %s is in use, perhaps by another host: choose another one or none", a)
 	case err != nil:
 		return nil, fmt.Errorf("admin address %s: %w", a, err)
 	}
@@ -276,7 +276,7 @@ func fail(w http.ResponseWriter, code int, message string) {
 func respond(w http.ResponseWriter, code int, v any) {
 	body, err := json.Marshal(v)
 	if err != nil {
-		code, body = http.StatusInternalServerError, []byte(`{"title":"Internal Server Error","status":500,"detail":"the answer could not be encoded as JSON"}`)
+		code, body = http.StatusInternalServerError, []byte(`{"title":"Internal Server Error","status":500,"detail":"the answer does not fit JSON"}`)
 	}
 	w.Header().Set("Content-Type", "application/problem+json")
 	w.Header().Set("Cache-Control", "no-store")

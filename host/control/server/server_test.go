@@ -130,7 +130,7 @@ func TestReadyWhileModulesAreCompiled(t *testing.T) {
 		}
 	}
 	p = report.Pending{Starting: true}
-	expect(503, "not ready: the host is reading its plugins directory", "the host is reading its plugins directory")
+	expect(503, "not ready: the plugins directory is being read", "the plugins directory is being read")
 	list := []report.Compiling{{Module: "slow.wasm", Jobs: []string{"slow"}, Since: time.Unix(1, 0).UTC()}, {Module: "spin.wasm", Jobs: []string{}}}
 	p = report.Pending{Starting: true, Compiling: list}
 	expect(503, "not ready: compiling: slow.wasm, spin.wasm", "compiling: slow.wasm, spin.wasm")
@@ -155,7 +155,7 @@ func TestWhoMay(t *testing.T) {
 		{"GET", "/readyz", "", "", 200, "ready"},
 		{"GET", "/metrics", "", "", 200, "wasmjob_build_info"},
 		{"GET", "/v1/status", "", "", 401, ""},
-		{"GET", "/v1/status", "Bearer wrong", "", 401, "neither this host's own"},
+		{"GET", "/v1/status", "Bearer wrong", "", 401, "not the one of this host"},
 		{"GET", "/v1/status", "Bearer ", "", 401, "token"},
 		{"GET", "/v1/status", "Basic " + token, "", 401, ""},
 		{"GET", "/v1/status", good, "", 200, "GET /v1/status"},

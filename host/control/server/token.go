@@ -41,7 +41,7 @@ func tokenFile(u ownership.User, name string) (string, error) {
 func ReadTokenFile(name string) (string, error) {
 	return readToken(name, func(info fs.FileInfo) error {
 		if mode := info.Mode().Perm(); mode&0o077 != 0 {
-			return fmt.Errorf("%s: other users can read it (mode %04o); want 0600: chmod 600 %s", name, mode, name)
+			return fmt.Errorf("%s: its mode is %04o, so that others can read it; want 0600: chmod 600 %s", name, mode, name)
 		}
 		return nil
 	})

@@ -68,7 +68,7 @@ func TestTokenFileOwner(t *testing.T) {
 	if err := os.Chmod(name, 0o640); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := ReadTokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": other users can read it (mode 0640)") {
+	if _, err := ReadTokenFile(name); err == nil || !strings.Contains(err.Error(), "token file "+name+": its mode is 0640") {
 		t.Errorf("a client takes a file that others can read: %v", err)
 	}
 }

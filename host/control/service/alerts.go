@@ -371,7 +371,7 @@ func (g Alerting) Unsilence(ctx context.Context, id string, why Reason) error {
 			return err
 		}
 	}
-	return &NotFoundError{fmt.Sprintf("there is no silence %s: it has expired, or a user has ended it", id)}
+	return &NotFoundError{fmt.Sprintf("there is no silence %s: it has ended, or somebody has ended it", id)}
 }
 
 // silence returns a silence in force that the principal may see; nil: none. It is looked up in the host's copy
@@ -422,7 +422,7 @@ func (g Alerting) Test(ctx context.Context, route string, why Reason) (tried []a
 	err = g.s.change(ctx, operation.TestAlerts, c, func() error {
 		f := g.file()
 		if f == nil {
-			return &ConflictError{"this host has no alerts file: start it with --alerts FILE"}
+			return &ConflictError{"this host has no file of alerts: start it with --alerts FILE"}
 		}
 		routes, err := f.RoutesNamed(route)
 		if err != nil {
@@ -435,7 +435,7 @@ func (g Alerting) Test(ctx context.Context, route string, why Reason) (tried []a
 			}
 			tried = append(tried, t)
 		}
-		c.After += fmt.Sprintf(": accepted by %d of %d", taken, len(tried))
+		c.After += fmt.Sprintf(": taken by %d of %d", taken, len(tried))
 		return nil
 	})
 	return tried, err

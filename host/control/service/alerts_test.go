@@ -142,7 +142,7 @@ func TestAlertsAfterChange(t *testing.T) {
 	if err := b.Unsilence(t.Context(), made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if err := s.Unsilence(ctx, made.ID, ""); err == nil || !strings.Contains(err.Error(), "a user has ended it") {
+	if err := s.Unsilence(ctx, made.ID, ""); err == nil || !strings.Contains(err.Error(), "somebody has ended it") {
 		t.Errorf("%v", err)
 	}
 	if n := silences(); n != 0 {

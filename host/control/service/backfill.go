@@ -110,7 +110,7 @@ func (s *Service) CancelBackfill(ctx context.Context, job string, why Reason) er
 	return s.change(ctx, operation.Backfill, c, func() error {
 		ended, err := s.o.Registry.For(c.Who, c.Why).CancelBackfill(ctx, job)
 		if err == nil {
-			c.After = fmt.Sprintf("cancelled: %d of %d instants had begun", ended.Done, ended.Total)
+			c.After = fmt.Sprintf("cancelled: %d of %d instants were given out", ended.Done, ended.Total)
 		}
 		return s.explained(ctx, job, err)
 	})
@@ -129,7 +129,7 @@ func (s *Service) plan(ctx context.Context, job string, of Backfill) (b tree.Bac
 	case of.To.Before(of.From):
 		no = &tree.ArgError{Arg: "to", Problem: fmt.Sprintf("found %s, expected a time not before from, %s", of.To.Format(time.RFC3339), of.From.Format(time.RFC3339))}
 	case of.To.After(now):
-		no = &tree.ArgError{Arg: "to", Problem: fmt.Sprintf("found %s, expected a time in the past", of.To.Format(time.RFC3339))}
+		no = &tree.ArgError{Arg: "to", Problem: fmt.Sprintf("found %s, expected a time that is past", of.To.Format(time.RFC3339))}
 	case overlap != string(jobconfig.OverlapQueueAll) && overlap != string(jobconfig.OverlapSkip):
 		no = &tree.ArgError{Arg: "overlap", Problem: fmt.Sprintf("found %q, expected queue_all or skip", jobconfig.Clip(overlap))}
 	case err != nil:
@@ -168,7 +168,7 @@ func (s *Service) plan(ctx context.Context, job string, of Backfill) (b tree.Bac
 func pastInstants(j *cluster.Job, from, to time.Time) ([]time.Time, error) {
 	of := scheduleOf(j)
 	if len(timetable.AfterOf(of.Terms)) > 0 {
-		return nil, &ConflictError{fmt.Sprintf("job %q follows other jobs and has no schedule of its own: backfill those jobs", j.Name)}
+		return nil, &ConflictError{fmt.Sprintf("job %q comes after other jobs and has no schedule of its own: backfill those", j.Name)}
 	}
 	instants, err := admin.Between(of, from, to.Add(time.Nanosecond), tree.MaxBackfill+1)
 	var wrong *jobconfig.FieldError
@@ -178,7 +178,7 @@ func pastInstants(j *cluster.Job, from, to time.Time) ([]time.Time, error) {
 	case err != nil:
 		return nil, err
 	case len(instants) == 0 && j.Schedule() == "":
-		return nil, &ConflictError{fmt.Sprintf("job %q has no schedule: trigger it with an instant", j.Name)}
+		return nil, &ConflictError{fmt.Sprintf("job %q has no schedule: trigger it for an instant", j.Name)}
 	}
 	return instants, nil
 }

@@ -26,9 +26,9 @@ type UnfinishedError struct {
 }
 
 func (e *UnfinishedError) Error() string {
-	text := fmt.Sprintf("%s: %d of %d jobs are done so far, and this host continues with the others; send the same request again to wait for them", e.What, e.Ended, e.Of)
+	text := fmt.Sprintf("%s: %d of %d jobs are done so far, and this host goes on with the others; the same request again waits for them", e.What, e.Ended, e.Of)
 	if e.Failed != nil {
-		text += "; some of the done jobs failed: " + e.Failed.Error()
+		text += "; of those that are done some failed: " + e.Failed.Error()
 	}
 	return text
 }
@@ -55,7 +55,7 @@ type batch struct {
 
 var (
 	errReplaced = errors.New("a later request for all jobs has replaced this one")
-	errClosing  = errors.New("the host is stopping")
+	errClosing  = errors.New("the host ends")
 )
 
 // Close ends operations that no caller waits for any more, and waits for their goroutines. None begins later.
@@ -99,7 +99,7 @@ func (s *Service) each(ctx context.Context, c *history.Change, do func(ctx conte
 			}
 		case <-ctx.Done():
 			if b.key != key {
-				return &BusyError{c.What + " has not begun, because an earlier request for all jobs is still ending; try again in a moment"}
+				return &BusyError{c.What + " has not begun: an earlier request for all jobs is about to end; try again in a moment"}
 			}
 			ended, of, failed := b.State()
 			return &UnfinishedError{What: c.What, Ended: ended, Of: of, Failed: failed}
@@ -130,7 +130,7 @@ func (s *Service) batch(ctx context.Context, key string, do func(ctx context.Con
 	b.stop, all.now = stop, b
 	all.work.Go(func() { // Close waits for it
 		defer stop(nil)
-		going, cancel := context.WithTimeoutCause(going, batchTime, fmt.Errorf("it took longer than %s", batchTime))
+		going, cancel := context.WithTimeoutCause(going, batchTime, fmt.Errorf("it has taken %s", batchTime))
 		defer cancel()
 		b.err = b.Run(going)
 		all.mu.Lock()

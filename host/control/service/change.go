@@ -82,9 +82,9 @@ func (s *Service) begin(ctx context.Context, c *history.Change, refused error) e
 	if !ok {
 		return refused
 	}
-	s.logger(c).Warn("operation not permitted", zap.Error(refused), zap.Int("moreSinceLast", left))
+	s.logger(c).Warn("operation refused", zap.Error(refused), zap.Int("moreSinceLast", left))
 	if left > 0 {
-		c.Error += fmt.Sprintf("; %d more were not permitted since the last record", left)
+		c.Error += fmt.Sprintf("; %d more were refused since the last record", left)
 	}
 	if known(ctx) == nil {
 		s.o.Store.AddChange(*c)
@@ -162,9 +162,9 @@ func (w Switch) change(job string) (c *history.Change, until time.Time, err erro
 	case err != nil:
 		return nil, until, &InputError{"query.until", err.Error()}
 	case w.Enable:
-		return nil, until, &InputError{"query.until", "found a time, but only a pause can end by itself"}
+		return nil, until, &InputError{"query.until", "found a time, and only a pause ends by itself"}
 	case !until.After(now):
-		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time in the future", until.Format(time.RFC3339))}
+		return nil, until, &InputError{"query.until", fmt.Sprintf("found %s, expected a time that is to come", until.Format(time.RFC3339))}
 	}
 	c.After = admin.UntilText(until)
 	return c, until, nil
@@ -228,7 +228,7 @@ func (s *Service) SetItem(ctx context.Context, job string, item int, w Switch) e
 // Shutdown takes instances out of a job; see admin.Registry.Shutdown.
 func (s *Service) Shutdown(ctx context.Context, job, server, instance string, why Reason) error {
 	if job+server+instance == "" {
-		return &InputError{"query", "found no job, server or instance; expected one, because all instances of all jobs cannot be shut down at once"}
+		return &InputError{"query", "found neither a job, a server nor an instance: a shutdown of all instances of all jobs is not offered"}
 	}
 	c := &history.Change{Job: job, Host: cmp.Or(instance, server), Why: why}
 	return s.change(ctx, operation.Shutdown, c, func() error {
@@ -276,7 +276,7 @@ func (s *Service) StartOn(ctx context.Context, server, instance string, why Reas
 			return &NotFoundError{fmt.Sprintf("no host %s is known", cmp.Or(instance, server))}
 		}
 		if len(asked) == 0 {
-			return &ConflictError{fmt.Sprintf("no job is stopped on %s yet: 'wasmjob host list' shows when a shutdown has taken effect", cmp.Or(instance, server))}
+			return &ConflictError{fmt.Sprintf("no job is stopped on %s, or not yet: 'wasmjob host list' shows when a shutdown takes effect", cmp.Or(instance, server))}
 		}
 		r = s.startOn(ctx, asked, "")
 		c.After = r.text()
@@ -443,7 +443,7 @@ func endings(ctx context.Context, s *Service, k *admin.Kills) {
 	}
 	found, err := s.Runs(ctx, history.Filter{Jobs: []string{cluster.Literal(k.Job)}, Limit: history.MaxLimit})
 	if err != nil {
-		s.o.Logger.Warn("the outcomes of killed runs could not be read from the history", zap.String("job", k.Job), zap.Error(err))
+		s.o.Logger.Warn("how runs that were killed have ended cannot be looked up", zap.String("job", k.Job), zap.Error(err))
 		return
 	}
 	for n := range k.Runs {
@@ -516,7 +516,7 @@ func (s *Service) Config(ctx context.Context, job string) (*admin.JobConfig, err
 	return c, nil
 }
 
-// whoEdited completes the origins of edited settings. It asks no history if
+// whoEdited completes the origins of settings that somebody has edited. It asks no history if
 // there are none.
 func whoEdited(ctx context.Context, s *Service, c *admin.JobConfig) {
 	unknown := slices.DeleteFunc(slices.Collect(maps.Keys(c.Origins)), func(setting string) bool { return c.Origins[setting].From != admin.FromRegistry })
@@ -598,7 +598,7 @@ func (s *Service) PlanEdit(ctx context.Context, e *admin.Edited) *forecast.Edit 
 	}
 	planned, err := forecast.OfEdit(ctx, e, time.Now(), d)
 	if err != nil {
-		s.o.Logger.Warn("the effect of an edit on the schedule could not be computed", zap.String("job", e.After.Job), zap.Error(err))
+		s.o.Logger.Warn("an edit cannot be planned", zap.String("job", e.After.Job), zap.Error(err))
 		return nil
 	}
 	return planned

@@ -339,10 +339,10 @@ func (s *Service) Run(ctx context.Context, id string) (*RunDetail, error) {
 		return nil, err
 	}
 	if len(runs.Records) == 0 && len(runs.Silent) > 0 {
-		return nil, &SilentError{fmt.Sprintf("no host that answers knows run %q; these did not answer: %s", id, strings.Join(runs.Silent, ", "))}
+		return nil, &SilentError{fmt.Sprintf("no host that answers knows run %q; without an answer: %s", id, strings.Join(runs.Silent, ", "))}
 	}
 	if len(runs.Records) == 0 {
-		return nil, &NotFoundError{fmt.Sprintf("there is no run %q in the history: it never was, or the history does not go back so far", id)}
+		return nil, &NotFoundError{fmt.Sprintf("no run %q is known: it was not, or the history does not reach back so far", id)}
 	}
 	d := &RunDetail{Run: runs.Records[0]}
 	for _, silent := range runs.Silent {

@@ -73,7 +73,7 @@ func TestRefusalsAreFew(t *testing.T) {
 			left, _ := line.ContextMap()["moreSinceLast"].(int64)
 			counted += 1 + int(left)
 		}
-		if counted < 5900 || !strings.Contains(store.list[len(lines)-1].Error, "more were not permitted since the last record") {
+		if counted < 5900 || !strings.Contains(store.list[len(lines)-1].Error, "more were refused since the last record") {
 			t.Errorf("%d of 6000 are in the log or counted there; the last record: %s", counted, store.list[len(lines)-1].Error)
 		}
 		refuse(as("bob"))

@@ -80,13 +80,13 @@ func (s *Service) Restart(ctx context.Context, host string) (*Restart, error) {
 	}
 	switch {
 	case len(found) == 0:
-		return nil, &NotFoundError{fmt.Sprintf("there is no host %q; 'wasmjob host list' lists the hosts", words.Clip(host))}
+		return nil, &NotFoundError{fmt.Sprintf("there is no host %q; 'wasmjob host list' lists those that there are", words.Clip(host))}
 	case len(found) > 1:
 		names := make([]string, len(found))
 		for i, h := range found {
 			names[i] = h.Name
 		}
-		return nil, &InputError{Where: "query.host", Problem: fmt.Sprintf("found %s, which several hosts have (%s); expected the name of one", words.Clip(host), strings.Join(names, ", "))}
+		return nil, &InputError{Where: "query.host", Problem: fmt.Sprintf("found %s, which %s have; expected one of their names", words.Clip(host), strings.Join(names, ", "))}
 	}
 	on := make(map[string]map[string]*engine.JobStatus) // by host and job
 	s.o.Cluster.Each(func(id string, j *engine.JobStatus) {
@@ -106,7 +106,7 @@ func unsure(h *cluster.Host) string {
 	case h.Report == nil:
 		return fmt.Sprintf("host %s has not answered yet", h.Name)
 	case h.State == engine.HostStarting || h.State == engine.HostSuspect:
-		return fmt.Sprintf("host %s has no session with the registry that is certainly alive", h.Name)
+		return fmt.Sprintf("host %s has no session with the registry that is sure to live", h.Name)
 	}
 	return ""
 }
@@ -144,7 +144,7 @@ func mayRestart(h cluster.Host, hosts []cluster.Host, on map[string]map[string]*
 		for _, o := range others {
 			cannot := ""
 			if unsure(&o) != "" {
-				cannot = "it is unknown" // which is no answer
+				cannot = "it is not known" // which is no answer
 			} else if o.State != engine.HostLive {
 				cannot = "the host is " + string(o.State)
 			} else if there := on[o.ID][j.Name]; there == nil {

@@ -43,12 +43,12 @@ func TestMayRestart(t *testing.T) {
 		"it drains":      {[]cluster.Host{in(host("b", 4, 0), engine.HostDraining)}, ready, ready, RestartNo, []string{"b: the host is draining"}, nil, ""},
 		"no room":        {[]cluster.Host{host("b", 4, 4)}, job(engine.JobQueued, "", waits), ready, RestartNo, nil, nil, ""},
 		"room":           {[]cluster.Host{host("b", 4, 3)}, job(engine.JobQueued, "", waits), ready, RestartYes, nil, nil, ""},
-		"silent":         {[]cluster.Host{silent(host("b", 4, 0))}, ready, ready, RestartUnknown, []string{"b: it is unknown"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
-		"one is silent":  {[]cluster.Host{silent(host("b", 4, 0)), host("c", 4, 0)}, ready, nil, RestartUnknown, []string{"b: it is unknown", "c: it does not have the job"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
-		"silent, a run":  {[]cluster.Host{silent(host("b", 4, 0))}, job(engine.JobRunning, "", runs), ready, RestartNo, []string{"b: it is unknown"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
-		"no session":     {[]cluster.Host{in(host("b", 4, 0), engine.HostSuspect)}, ready, ready, RestartUnknown, []string{"b: it is unknown"}, []string{"host b has no session with the registry that is certainly alive"}, ""},
-		"itself":         {[]cluster.Host{host("b", 4, 0)}, ready, ready, RestartUnknown, nil, []string{"host a has no session with the registry that is certainly alive"}, engine.HostStarting},
-		"never answered": {[]cluster.Host{{ID: "b", Name: "b"}}, ready, nil, RestartUnknown, []string{"b: it is unknown"}, []string{"host b has not answered yet"}, ""},
+		"silent":         {[]cluster.Host{silent(host("b", 4, 0))}, ready, ready, RestartUnknown, []string{"b: it is not known"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
+		"one is silent":  {[]cluster.Host{silent(host("b", 4, 0)), host("c", 4, 0)}, ready, nil, RestartUnknown, []string{"b: it is not known", "c: it does not have the job"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
+		"silent, a run":  {[]cluster.Host{silent(host("b", 4, 0))}, job(engine.JobRunning, "", runs), ready, RestartNo, []string{"b: it is not known"}, []string{"host b does not answer: it has not answered within 1s"}, ""},
+		"no session":     {[]cluster.Host{in(host("b", 4, 0), engine.HostSuspect)}, ready, ready, RestartUnknown, []string{"b: it is not known"}, []string{"host b has no session with the registry that is sure to live"}, ""},
+		"itself":         {[]cluster.Host{host("b", 4, 0)}, ready, ready, RestartUnknown, nil, []string{"host a has no session with the registry that is sure to live"}, engine.HostStarting},
+		"never answered": {[]cluster.Host{{ID: "b", Name: "b"}}, ready, nil, RestartUnknown, []string{"b: it is not known"}, []string{"host b has not answered yet"}, ""},
 	} {
 		self := host("a", 4, 1)
 		if c.self != "" {

@@ -212,7 +212,7 @@ func (s *Service) Jobs(ctx context.Context, f JobFilter) (*Jobs, error) {
 	if f.After != "" {
 		at := slices.IndexFunc(found, func(j *cluster.Job) bool { return j.Name == f.After })
 		if at < 0 {
-			return nil, &InputError{"query.after", fmt.Sprintf("found %q, expected the name of the last job of a page: that job is no longer in the list; begin with the first page", f.After)}
+			return nil, &InputError{"query.after", fmt.Sprintf("found %q, expected the name of the last job of a page: that job is not in the list any more; begin anew", f.After)}
 		}
 		found = found[at+1:]
 	}
@@ -386,7 +386,7 @@ func (s *Service) noJob(ctx context.Context, name string) error {
 		}
 	}
 	if len(unknown) > 0 {
-		return &SilentError{fmt.Sprintf("no host that answers has a job %q; these did not answer: %s", name, strings.Join(unknown, ", "))}
+		return &SilentError{fmt.Sprintf("no host that answers has a job %q; what others have is not known: %s", name, strings.Join(unknown, ", "))}
 	}
 	return &NotFoundError{fmt.Sprintf("no host has a job %q%s", name, similar(ctx, s.o.Cluster, name))}
 }

@@ -267,7 +267,7 @@ func TestShares(t *testing.T) {
 			leaves = append(leaves, leave)
 		}
 		var no *auth.Problem
-		if err := x.do(as("ann")); !errors.As(err, &no) || no.Status != http.StatusTooManyRequests || !strings.Contains(no.Detail, " open "+what+" of ann, ") {
+		if err := x.do(as("ann")); !errors.As(err, &no) || no.Status != http.StatusTooManyRequests || !strings.Contains(no.Detail, what+" of ann are open") {
 			t.Errorf("%s, one more: %v", what, err)
 		}
 		if err := x.do(as("bob")); err != nil {

@@ -15,25 +15,26 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Limits of what a host keeps of a plugins directory, regardless of its contents. A host is expected to have up to 10,000
-// jobs.
+// What a host keeps of a plugins directory, whatever lies in it. A host has 10,000 jobs.
 const (
-	// mostFiles is how many definitions are read; the same limit holds for modules, signatures and calendars.
+	// mostFiles is how many definitions are read; of modules, signatures and calendars as many each.
 	mostFiles = 20_000
 	// mostJobs is how many jobs all definitions may define together.
 	mostJobs = 50_000
-	// mostRefused is how many refused files are kept with all their problems. The others are only counted.
+	// mostRefused is how many files are refused with all that is wrong with them. The others
+	// are counted.
 	mostRefused = 1_000
-	// lookTime is how long files are read before the catalog acts on what was read. A file that was begun is read to its
-	// end.
+	// lookTime is how long files are read before what was read is acted on. A file that was
+	// begun is read to its end.
 	lookTime = 2 * time.Second
-	// mostShared is the largest size, in bytes, of a definition for which each of the file's names defines its own job.
+	// mostShared is how large a definition may be of which each name defines a job of its own,
+	// in bytes.
 	mostShared = 64 << 10
 )
 
-// list returns the names in a directory that have a kind. Of a kind with more than most names it takes those in first,
-// and then the first by name; l has the counts and the folders. The value of a name is true if it replaces a name that
-// cannot be shown.
+// list returns the names in a directory that the catalog knows a kind for. Of a kind with more than most it
+// takes those of first, and then the first by name; l says how many there are, and has the folders. The value of a name is true if
+// it stands for one that cannot be shown.
 func list(root *os.Root, most int, first map[string]bool, enters func(folder string) bool) (names map[string]bool, l look, err error) {
 	all, counts := make(map[kind][]string), make(map[kind]int)
 	cut := func(names []string) []string {
@@ -68,12 +69,12 @@ func list(root *os.Root, most int, first map[string]bool, enters func(folder str
 	return names, l, nil
 }
 
-// String returns the plural name of the kind.
+// String is what files of the kind are called together.
 func (k kind) String() string {
 	return [...]string{"other files", "modules", "definitions", "signatures", "calendars", "files of defaults"}[k]
 }
 
-// brief returns as many problems of a file as are ever shown, or only one.
+// brief keeps of what is wrong with a file so much as is ever shown, or one thing only.
 func brief(all complaints, one bool) complaints {
 	var few complaints
 	size := 0
@@ -88,7 +89,7 @@ func brief(all complaints, one bool) complaints {
 	return few
 }
 
-// explained returns how many files have more than one problem.
+// explained is how many files have more than one thing that is wrong with them.
 func (s state) explained() (n int) {
 	for _, f := range s.files {
 		if len(f.problems.Kept()) > 1 {
@@ -98,8 +99,8 @@ func (s state) explained() (n int) {
 	return n
 }
 
-// limit selects the refusals to keep, and counts the others: first those of the directory and of the grants, then files
-// with an earlier version in force, then by name.
+// limit chooses the refusals that are kept, and counts the others: those of the directory and of the
+// grants come first, then files of which an earlier version is in force, then by name.
 func (r *report) limit(most int, dir string) {
 	if len(r.complaints) <= most {
 		return
@@ -119,12 +120,12 @@ func (r *report) limit(most int, dir string) {
 	for _, name := range names[most:] {
 		delete(r.complaints, name)
 	}
-	r.add(dir, about(fmt.Sprintf("%d more files in it are refused; the reasons are shown only for the first %d", len(names)-most, most)))
+	r.add(dir, about(fmt.Sprintf("%d more files in it are refused, expected at most %d: why is kept of these only", len(names)-most, most)))
 }
 
-// order sorts versions that were not read before those that are only read again, then definitions of jobs in force, then
-// by cost. A file of defaults comes directly before the first definition that needs it, so that files in other folders do
-// not wait for it.
+// order puts versions that were not read before those that are only read again, then definitions that jobs are in force of,
+// then what costs least. A file of defaults comes right before the first definition that is read with it: what lies in other
+// folders does not wait for it.
 func (s state) order(names []string) {
 	places := make(map[string]place, len(names))
 	shared := make(map[string]place) // of files of defaults: that of the first definition
@@ -150,7 +151,7 @@ func (s state) order(names []string) {
 	})
 }
 
-// place is the sort key of a file for reading.
+// place is where a file comes when files are read.
 type place struct {
 	again bool // it was read
 	new   bool // no job of it is in force
@@ -161,7 +162,7 @@ func (p place) compare(q place) int {
 	return cmp.Or(compareBool(p.again, q.again), compareBool(p.new, q.new), cmp.Compare(p.cost, q.cost))
 }
 
-// place returns the sort key of a file itself. The cost of a definition includes that of its defaults.
+// place is that of a file by itself. A definition costs what its defaults cost, too.
 func (s state) place(name string) place {
 	f := s.files[name]
 	p := place{again: !f.read.none(), new: len(f.docs) == 0 && !s.past.files[name], cost: costOf(name, f.stamp.size)}
@@ -174,8 +175,8 @@ func (s state) place(name string) place {
 	return p
 }
 
-// costOf returns the time to read a file, as the size in bytes of a module that takes as long. YAML takes about 64 times
-// as long as a module of its size; the rules of an iCalendar file take long whatever their size.
+// costOf is how long it takes to read a file, in bytes of a module that take as long. YAML takes about 64 times as long
+// as a module of its size; the rules of an iCalendar file take long however small it is.
 func costOf(name string, size int64) int64 {
 	switch kindOf(name) {
 	case aDefinition, aShared:
@@ -189,7 +190,7 @@ func costOf(name string, size int64) int64 {
 	return size
 }
 
-// known returns the files that every look includes: those that were there before, also before the host started.
+// known are the files that a look does not leave out: those that were there before, and before the host started.
 func (s state) known() map[string]bool {
 	names := maps.Clone(s.past.files)
 	if names == nil {
@@ -201,7 +202,7 @@ func (s state) known() map[string]bool {
 	return names
 }
 
-// reading is the reading of files in one look. A file with several names is read once.
+// reading is one look's reading of files. A file with several names is read once.
 type reading struct {
 	dir   string
 	files map[string]file
@@ -227,7 +228,7 @@ func newReading(dir string, files map[string]file, parse parser) *reading {
 
 func (s stamp) key() string { return fmt.Sprint(s.size, " ", s.modified.UnixNano()) }
 
-// mostAlike is the largest number of files of one size and time among which another name of a file is searched.
+// mostAlike bounds the files of one size and time among which one is looked for.
 const mostAlike = 16
 
 func (r *reading) name(name string, s stamp) {
@@ -236,8 +237,8 @@ func (r *reading) name(name string, s stamp) {
 	}
 }
 
-// twin returns another name of the same file that was read, and its content; empty without one. now says that this look
-// has read it. under is the key of the defaults: with other defaults it counts as another file.
+// twin is another name of the file that was read, and what that brought; empty if there is none. now says that
+// this look has read it. under is the key of the defaults: with others it is another file.
 func (r *reading) twin(name string, s stamp, under string) (other string, c content, now bool) {
 	for _, other := range r.named[s.key()] {
 		if other == name || kindOf(other) != kindOf(name) {
@@ -257,7 +258,7 @@ func (r *reading) twin(name string, s stamp, under string) (other string, c cont
 	return "", content{}, false
 }
 
-// read reads a file, unless it was read under another name.
+// read reads a file, unless that was done under another name.
 func (r *reading) read(name string) {
 	f := r.files[name]
 	k := kindOf(name)
@@ -284,7 +285,7 @@ func (r *reading) read(name string) {
 		case len(same.docs) == 1 && f.stamp.size <= mostShared:
 			c = readFile(r.dir, name, k, f.stamp, r.parse, with)
 		default:
-			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which already defines its jobs; expected a different file", other))}
+			c = content{stamp: c.stamp, problems: about(fmt.Sprintf("is another name of the file %s, which defines its jobs; expected a file of its own", other))}
 		}
 	}
 	if more := len(c.docs) - len(f.docs); more > 0 && r.jobs+more > mostJobs {
@@ -299,7 +300,7 @@ func (r *reading) read(name string) {
 	}
 }
 
-// under returns the defaults of a definition, including what this look has read of them.
+// under are the defaults of a definition, with what this look has read of them.
 func (r *reading) under(name string, k kind) under {
 	if k != aDefinition {
 		return under{}
@@ -320,5 +321,5 @@ func (r *reading) under(name string, k kind) under {
 }
 
 func (r *reading) tooMany(s stamp) content {
-	return content{stamp: s, problems: about(fmt.Sprintf("defines too many jobs: all definitions together define %d, expected at most %d", r.jobs, mostJobs))}
+	return content{stamp: s, problems: about(fmt.Sprintf("defines more jobs than there is room for: all definitions define %d, expected at most %d", r.jobs, mostJobs))}
 }

@@ -78,7 +78,7 @@ func TestManyRefusedFiles(t *testing.T) {
 	if len(p.refused) != mostRefused+1 || len(s.refused) != len(p.refused) || len(p.complaints) != len(p.refused) {
 		t.Fatalf("%d refusals, expected %d", len(p.refused), mostRefused+1)
 	}
-	if r := p.refused[0]; r.File != "DIR" || r.Reasons[0] != "1001 more files in it are refused; the reasons are shown only for the first 1000" {
+	if r := p.refused[0]; r.File != "DIR" || r.Reasons[0] != "1001 more files in it are refused, expected at most 1000: why is kept of these only" {
 		t.Errorf("the first refusal is %+v", r)
 	}
 	if r := p.refused[len(p.refused)-1]; r.File != "zz.yaml" || !r.Kept {
@@ -110,7 +110,7 @@ func TestNamesOfOneFile(t *testing.T) {
 	r.await(`x "" m0.yaml one.wasm @one.`, `y "" m0.yaml one.wasm @one.`, bad(0), bad(1), bad(2), bad(3))
 	link(".src/many", "m1.yaml")
 	r.await(`x "" m0.yaml one.wasm @one.`, `y "" m0.yaml one.wasm @one.`, bad(0), bad(1), bad(2), bad(3),
-		"refused m1.yaml: is another name of the file m0.yaml, which already defines its jobs; expected a different file")
+		"refused m1.yaml: is another name of the file m0.yaml, which defines its jobs; expected a file of its own")
 	// When the first name goes, the other one counts.
 	r.must(os.Remove(r.path("m0.yaml")))
 	r.await(`x "" m1.yaml one.wasm @one.`, `y "" m1.yaml one.wasm @one.`, bad(0), bad(1), bad(2), bad(3))

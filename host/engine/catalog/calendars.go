@@ -15,13 +15,13 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// daysOf are the days of one version of a calendar. They are immutable; equal pointers mean equal days.
+// daysOf are the days of one version of a calendar. They are never changed; the same pointer is the same days.
 type daysOf struct {
 	text string // as a job's configuration has them
 	set  *calendar.Days
 }
 
-// readCalendar returns the days of a calendar; nil with complaints.
+// readCalendar is the days of a calendar; nil with complaints.
 func readCalendar(name, data string) (*daysOf, complaints) {
 	days, problems := calendar.Parse(name, []byte(data))
 	var all complaints
@@ -34,10 +34,10 @@ func readCalendar(name, data string) (*daysOf, complaints) {
 	return &daysOf{days.Text(), days}, all
 }
 
-// calendarOf returns the days of a calendar from the files beside a definition or in the nearest folder above it, or the
-// problem with them. It returns neither while the file was not read yet.
+// calendarOf are the days of a calendar, from the files beside a definition or in the nearest folder above it, or what stands
+// against it. Neither is returned while the file was not read yet.
 //
-// A broken file has the days of its last valid version.
+// A file that is broken has the days of its last version that was not.
 func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 	files := [...]string{name + calendar.SuffixYAML, name + calendar.SuffixICS}
 	at := ""
@@ -45,7 +45,7 @@ func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 		for _, base := range files {
 			file := path.Join(folder, base)
 			if _, ok := s.files[file]; ok && at != "" {
-				return nil, fmt.Sprintf("calendar %q: found both %s and %s, expected one of them", words.Clip(name), at, file)
+				return nil, fmt.Sprintf("calendar %q: both %s and %s are there, expected one", words.Clip(name), at, file)
 			} else if ok {
 				at = file
 			}
@@ -59,7 +59,7 @@ func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 		if path.Dir(of) != "." {
 			where += " or in a folder above it"
 		}
-		return nil, fmt.Sprintf("calendar %q: found neither %s nor %s %s", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]), where)
+		return nil, fmt.Sprintf("calendar %q: there is neither %s nor %s %s", words.Clip(name), words.Clip(files[0]), words.Clip(files[1]), where)
 	}
 	switch f := s.files[at]; {
 	case f.calendar != nil:
@@ -70,10 +70,10 @@ func (s state) calendarOf(name, of string) (days *daysOf, problem string) {
 	return nil, fmt.Sprintf("calendar %q: the file %s is refused", words.Clip(name), at)
 }
 
-// mostDays is how many bytes the calendar days may take in the configurations of all jobs of one definition file.
+// mostDays is how many bytes the days of calendars take in the configurations of all jobs of one definition file.
 const mostDays = 16 << 20
 
-// daySet has the days of the calendars that jobs of a folder name together. Equal pointers mean equal days.
+// daySet are the days of some calendars that jobs of a folder name together. The same pointer is the same days.
 type daySet struct {
 	days    []*daysOf // by the order of the names
 	text    string    // of timetable.DaysText; its jobs share it
@@ -81,7 +81,7 @@ type daySet struct {
 	problem string
 }
 
-// judged is a job with its calendars applied. It is valid while its definition and its set are the same.
+// judged is what a job became with its calendars. It holds while its definition and its set are the same.
 type judged struct {
 	names []string // of its calendars
 	set   *daySet
@@ -89,20 +89,21 @@ type judged struct {
 	conf jobconfig.Configuration // with the days
 }
 
-// verdict is the schedule's problem for jobs with calendars, or their timetable, without the jitter of a single job.
+// verdict is what is wrong with the schedule of jobs that have calendars, or their timetable, which has no jitter
+// of a job's own.
 type verdict struct {
 	problem string
 	table   *timetable.Timetable
 }
 
-// instants are the inputs of a verdict.
+// instants are what a verdict depends on.
 type instants struct {
 	set               *daySet
 	cron, zone, terms string
 }
 
-// judging judges jobs with calendars: each once per version of its definition and its calendars, and jobs with the same
-// schedule together.
+// judging judges jobs that name calendars: each once for a version of its definition and of its calendars, and one of
+// those that have the same schedule for all of them.
 type judging struct {
 	state
 	before   map[*definition.Definition]judged
@@ -112,8 +113,8 @@ type judging struct {
 	count    int // timetables that were made
 }
 
-// judge returns the jobs with their calendars, by definition. Jobs for which s.spent leaves no time are missing; files
-// with little to judge come first. count is how many timetables were made; more says that jobs are missing.
+// judge is what the jobs with calendars became, by their definitions. What s.spent leaves no time for is missing;
+// files with little to judge come first. count is how many timetables were made, more says that something is missing.
 func (s state) judge() (jobs map[*definition.Definition]judged, sets map[string]*daySet, count int, more bool) {
 	j := judging{state: s, before: s.judged, now: make(map[*definition.Definition]judged), sets: make(map[string]*daySet), verdicts: make(map[instants]verdict)}
 	left := make(map[string][]*definition.Definition)
@@ -139,8 +140,8 @@ func (s state) judge() (jobs map[*definition.Definition]judged, sets map[string]
 	return j.now, j.sets, j.count, false
 }
 
-// keep reuses what is known of a job, or what needs no timetable; it returns false if the job must be judged. size is the
-// bytes of the days of the file's earlier jobs.
+// keep takes over what is known of a job, or can be known without making its timetable; false if it must be judged.
+// size is what the days of the file's jobs before it take.
 func (j *judging) keep(name string, d *definition.Definition, size *int) bool {
 	old, known := j.before[d]
 	if !known {
@@ -164,7 +165,7 @@ func (j *judging) keep(name string, d *definition.Definition, size *int) bool {
 	default:
 		if *size += len(set.text); *size > mostDays {
 			next.set = nil // it may have room when others have fewer days
-			next.problem = fmt.Sprintf("the calendar days of the file's jobs take more than %d bytes: use calendars with fewer days, or put the jobs into several files", mostDays)
+			next.problem = fmt.Sprintf("the days of the calendars of the file's jobs take more than %d bytes, expected at most that: name calendars with fewer days, or divide the jobs among several files", mostDays)
 			break
 		}
 		if old.set == set && (old.table != nil || old.problem != "") {
@@ -178,7 +179,7 @@ func (j *judging) keep(name string, d *definition.Definition, size *int) bool {
 	return true
 }
 
-// setOf returns the days of the calendars that a job of a file names; nil while one of them was not read yet.
+// setOf are the days of calendars that a job of a file names; nil while one of them was not read yet.
 func (j *judging) setOf(names []string, of string) (*daySet, string) {
 	key := path.Dir(of) + "\x00" + strings.Join(names, "\x00")
 	if set, known := j.sets[key]; known {
@@ -207,13 +208,13 @@ func (j *judging) setOf(names []string, of string) (*daySet, string) {
 	return set, ""
 }
 
-// judge judges a job whose days keep has found.
+// judge judges a job that keep has found the days of.
 func (j *judging) judge(d *definition.Definition) {
 	next := j.now[d]
 	bare := d.Configuration
 	next.conf = timetable.WithDays(bare, next.set.text)
 	if n := len(next.conf.YAML()); n > jobconfig.MaxYAML {
-		next.problem = fmt.Sprintf("the configuration with its calendar days takes %d bytes in the registry, expected at most %d", n, jobconfig.MaxYAML)
+		next.problem = fmt.Sprintf("with the days of its calendars the configuration takes %d bytes in the registry, expected at most %d", n, jobconfig.MaxYAML)
 		j.now[d] = next
 		return
 	}
@@ -233,7 +234,7 @@ func (j *judging) judge(d *definition.Definition) {
 	j.now[d] = next
 }
 
-// withCalendars adds the judged days of its calendars to a claim's configuration.
+// withCalendars has a claim's configuration have the days of its calendars, as they were judged.
 func (s state) withCalendars(c claim, d *definition.Definition) claim {
 	j, has := s.judged[d]
 	switch {
@@ -248,8 +249,8 @@ func (s state) withCalendars(c claim, d *definition.Definition) claim {
 	return c
 }
 
-// withDays adds the days of their calendars to the jobs of a definition file; days of broken or missing files are left
-// out. texts caches the days of the directory's files by path, so that each is read once.
+// withDays has jobs of a definition file of a directory have the days of their calendars; those of broken or missing files are left out. texts are
+// the days of the directory's files that were read, by their paths: each is read once.
 func withDays(dir, name string, c jobconfig.Configuration, texts map[string]string) jobconfig.Configuration {
 	days := make(map[string]string)
 	for _, cal := range timetable.Calendars(c) {

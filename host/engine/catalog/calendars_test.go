@@ -62,7 +62,7 @@ func TestCalendarChanges(t *testing.T) {
 	}
 	w.write("h.calendar.yaml: days: [2026-12-24]", "h.ics: BEGIN:VCALENDAR")
 	w.step()
-	w.refusedFor("a.yaml", `calendar "h": found both h.calendar.yaml and h.ics`)
+	w.refusedFor("a.yaml", `calendar "h": both h.calendar.yaml and h.ics`)
 	w.remove("h.ics")
 	w.step()
 	if w.days() != first || len(w.plan.refused) != 0 {
@@ -70,7 +70,7 @@ func TestCalendarChanges(t *testing.T) {
 	}
 	w.remove("h.calendar.yaml")
 	w.step()
-	w.refusedFor("a.yaml", `job "a": calendar "h": found neither h.calendar.yaml nor h.ics beside the definition`)
+	w.refusedFor("a.yaml", `job "a": calendar "h": there is neither h.calendar.yaml nor h.ics beside the definition`)
 	if w.days() != first {
 		t.Errorf("without the file it has %s", w.days())
 	}
@@ -82,7 +82,7 @@ func TestCalendarIsMissing(t *testing.T) {
 	w := newWorld(t)
 	w.write("a.yaml: job a a.wasm p not=h", "a.wasm: one.")
 	w.step()
-	w.refusedFor("a.yaml", `calendar "h": found neither`)
+	w.refusedFor("a.yaml", `calendar "h": there is neither`)
 	w.write("h.calendar.yaml: days: [x]")
 	w.step()
 	w.refusedFor("a.yaml", `calendar "h": the file h.calendar.yaml is refused`)
@@ -133,8 +133,8 @@ func TestCheckCalendars(t *testing.T) {
 	for path, want := range map[string][]string{
 		"a.yaml":           nil,
 		"h.calendar.yaml":  nil,
-		"b.yaml":           {`b.yaml:1: job "b": calendar "none": found neither`},
-		"bad.ics":          {"bad.ics: is not an iCalendar file"},
+		"b.yaml":           {`b.yaml:1: job "b": calendar "none": there is neither`},
+		"bad.ics":          {"bad.ics: is no iCalendar file"},
 		"old.calendar.yml": {"old.calendar.yml: ends in .yml, expected .yaml: rename it"},
 	} {
 		found := check(t.Context(), newFakeLoader(t), fakeParse, Placement{}, []string{filepath.Join(dir, path)})
@@ -238,7 +238,7 @@ func TestDaysOfOneFileAreBounded(t *testing.T) {
 	if want := mostDays/size + 1; len(w.plan.jobs) != want {
 		t.Errorf("%d jobs with %d bytes each are in force, want %d", len(w.plan.jobs), size, want)
 	}
-	w.refusedFor("many.yaml", "the calendar days of the file's jobs take more than 16777216 bytes")
+	w.refusedFor("many.yaml", "the days of the calendars of the file's jobs take more than 16777216 bytes")
 	w.write("h.calendar.yaml: " + manyDays(100))
 	w.step()
 	if len(w.plan.jobs) != 401 || len(w.plan.refused) != 0 {

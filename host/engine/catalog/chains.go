@@ -8,8 +8,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// circular returns, for each job of the definitions that may follow itself, the jobs that it comes after. Only the
-// registry knows the jobs of other hosts.
+// circular are the jobs that each job of the definitions comes after, of those that may come after themselves. Those of other hosts
+// only the registry knows.
 func (s state) circular() map[string][]string {
 	after := make(map[string][]string)
 	for _, f := range s.files {
@@ -22,13 +22,13 @@ func (s state) circular() map[string][]string {
 	return coordination.Circular(after)
 }
 
-// inChain refuses the claim of a job that would follow itself through other jobs.
+// inChain refuses the claim of a job that would come after itself, over others.
 func inChain(c claim, after map[string][]string) claim {
 	if len(after) == 0 || c.lacks != "" {
 		return c
 	}
 	if path := coordination.Cycle(c.doc.Configuration.JobName, func(job string) []string { return after[job] }); path != nil {
-		c.lacks = "after: the jobs would follow each other in a circle: " + words.Clip(strings.Join(path, " -> "))
+		c.lacks = "after: the jobs would come after each other: " + words.Clip(strings.Join(path, " -> "))
 	}
 	return c
 }

@@ -14,8 +14,8 @@ func TestChainOfFiles(t *testing.T) {
 	}
 	w.write("a.yaml: job a a.wasm p after=c", "d.yaml: job d a.wasm p after=a")
 	w.step()
-	w.refusedFor("a.yaml", "after: the jobs would follow each other in a circle: a -> c -> b -> a")
-	w.refusedFor("b.yaml", "after: the jobs would follow each other in a circle: b -> a -> c -> b")
+	w.refusedFor("a.yaml", "after: the jobs would come after each other: a -> c -> b -> a")
+	w.refusedFor("b.yaml", "after: the jobs would come after each other: b -> a -> c -> b")
 	w.write("a.yaml: job a a.wasm p")
 	w.step()
 	if len(w.plan.refused) != 0 {

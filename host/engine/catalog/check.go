@@ -23,21 +23,22 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// Finding is one problem of a file.
+// Finding is one thing that is wrong with a file.
 type Finding struct {
-	// File is a path as given, or a path below a directory as given.
+	// File is a path as it was given, or with its directory as it was given.
 	File string `json:"file"`
-	// Line and Column begin with 1; they are 0 if unknown, or if the problem concerns the file as a whole.
+	// Line and Column begin with 1; they are 0 if they are not known, or if
+	// the problem is the file.
 	Line    int    `json:"line,omitempty"`
 	Column  int    `json:"column,omitempty"`
 	Problem string `json:"problem"`
-	// Warning: a host accepts the file, but it probably does not do what its author expects.
+	// Warning: a host takes the file, but it will not do what is expected.
 	Warning bool `json:"warning,omitempty"`
-	// last sorts a finding behind the others of its file.
+	// last comes after the others of the file.
 	last bool
 }
 
-// compareBool sorts false before true.
+// compareBool has false come first.
 func compareBool(a, b bool) int {
 	switch {
 	case a == b:
@@ -48,7 +49,7 @@ func compareBool(a, b bool) int {
 	return -1
 }
 
-// String returns FILE:LINE:COLUMN: PROBLEM, without the unknown parts.
+// String is FILE:LINE:COLUMN: PROBLEM, as far as they are known.
 func (f Finding) String() string {
 	place := f.File
 	for _, n := range []int{f.Line, f.Column} {
@@ -62,11 +63,12 @@ func (f Finding) String() string {
 	return place + ": " + f.Problem
 }
 
-// Check judges files as a host that starts with them would, and returns all problems, sorted by file; none if a host
-// would accept all files. A path is a plugins directory, a definition (checked together with the modules that it names)
-// or a module. A directory without such files is a problem, though a host would wait for files there, because it is most
-// likely the wrong one. Check does not look at directories that a host would mount. Of the options it uses Runtime,
-// Ceilings, Workers, Placement and Granted. If ctx ends early, the last finding says so.
+// Check judges files as a host would that was started on them, and returns all
+// problems, by file; none if everything would be taken. A path is a plugins
+// directory, a definition (which is checked with the modules that it names) or
+// a module. A directory with neither is a problem, though a host would wait for
+// files there: it is most likely not the one that was meant. Directories that a host would mount for its jobs are not looked
+// at. Of the options it uses Runtime, Ceilings, Workers, Placement and Granted. If ctx ends early, the last finding says so.
 func Check(ctx context.Context, o Options, paths []string) []Finding {
 	o.Mounts = nil
 	o = placed(o)
@@ -86,7 +88,7 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		case info.IsDir():
 			dirs[filepath.Clean(p)] = nil
 		case kindOf(name) == ignored:
-			findings = append(findings, Finding{File: p, Problem: "has another name than a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics)"})
+			findings = append(findings, Finding{File: p, Problem: "is not named as a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics) is"})
 		case !seen:
 			dirs[dir] = map[string]bool{name: true}
 		case dirs[dir] != nil:
@@ -98,12 +100,12 @@ func check(ctx context.Context, load loader, parse parser, placement Placement, 
 		findings = append(findings, c.check(ctx, dirs[dir])...)
 	}
 	if err := ctx.Err(); err != nil {
-		findings = append(findings, Finding{File: ".", Problem: fmt.Sprintf("the check is incomplete: %v", err)})
+		findings = append(findings, Finding{File: ".", Problem: fmt.Sprintf("not everything was checked: %v", err)})
 	}
 	return findings
 }
 
-// check judges the named files of the directory; nil means all.
+// check judges the named files of the directory; without names, all.
 func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	var enters func(string) bool
 	if names != nil { // no other folders than those of the files: they may be anywhere
@@ -206,7 +208,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 		}
 		s, p = s.decide(outcomes, now)
 	}
-	// Modules that no definition names are compiled as well.
+	// Modules that no definition names are compiled for their own sake.
 	for _, name := range slices.Sorted(maps.Keys(s.files)) {
 		f := s.files[name]
 		if _, done := outcomes[f.digest]; kindOf(name) != aModule || name == builtin.HTTP || f.digest == "" || done || ctx.Err() != nil {
@@ -233,7 +235,7 @@ func (c *Catalog) check(ctx context.Context, names map[string]bool) []Finding {
 	return findings
 }
 
-// warnings returns the warnings about accepted definitions, and about all modules.
+// warnings are about the definitions that are taken, and all modules.
 func (c *Catalog) warnings(s state, p plan, now time.Time) []Finding {
 	var findings []Finding
 	for _, b := range p.jobs {

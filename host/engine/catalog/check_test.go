@@ -49,7 +49,7 @@ func TestCheck(t *testing.T) {
 			"lone.wasm: first problem", "lone.wasm: second problem",
 			`lone.wasm: no definition names it, expected one such as lone.yaml beside it`,
 			`none.yaml:1: job "none": module "none.wasm": there is no such file beside the definition`,
-			`other.yml:1: job "good": is already defined in good.yaml (line 1), expected one definition`,
+			`other.yml:1: job "good": is defined in good.yaml (line 1), expected one definition`,
 			`other.yml:2: job "misfit": module "good.wasm": has not the exports`,
 			"wrong.yaml:1: !one", "wrong.yaml:2: !two",
 		}},
@@ -61,9 +61,9 @@ func TestCheck(t *testing.T) {
 			`bad.yaml:1: job "bad": module "bad.wasm": the file is refused`,
 		}},
 		"lone module": {[]string{"lone.wasm"}, []string{"lone.wasm: first problem", "lone.wasm: second problem"}},
-		"name twice":  {[]string{"other.yml", "good.yaml"}, []string{`other.yml:1: job "good": is already defined in good.yaml (line 1), expected one definition`, `other.yml:2: job "misfit": module "good.wasm": has not the exports`}},
+		"name twice":  {[]string{"other.yml", "good.yaml"}, []string{`other.yml:1: job "good": is defined in good.yaml (line 1), expected one definition`, `other.yml:2: job "misfit": module "good.wasm": has not the exports`}},
 		"not there":   {[]string{"gone.yaml"}, []string{"gone.yaml: cannot be read: no such file or directory"}},
-		"neither":     {[]string{"notes.txt"}, []string{"notes.txt: has another name than a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics)"}},
+		"neither":     {[]string{"notes.txt"}, []string{"notes.txt: is not named as a module (NAME.wasm), a definition (NAME.yaml) or a calendar (NAME.calendar.yaml, NAME.ics) is"}},
 		"nothing":     {nil, nil},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,7 +107,7 @@ func TestCheck(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		got := check(ctx, newFakeLoader(t), fakeParse, Placement{}, []string{filepath.Join(dir, "good.yaml")})
-		if len(got) != 1 || !strings.Contains(got[0].Problem, "the check is incomplete") {
+		if len(got) != 1 || !strings.Contains(got[0].Problem, "not everything was checked") {
 			t.Errorf("findings: %v", got)
 		}
 	})

@@ -59,7 +59,7 @@ func TestFolderDefaults(t *testing.T) {
 	r.await(`a "all" a.yaml a.wasm @one.`, `b "new" pay/b.yaml pay/b.wasm @two..`, `c "own" pay/c.yaml pay/b.wasm @two..`)
 	r.write("pay/defaults.yaml: jobName: x")
 	r.awaitNever(`b "all"`, `a "all" a.yaml a.wasm @one.`, `b "new" pay/b.yaml pay/b.wasm @two..`, `c "own" pay/c.yaml pay/b.wasm @two..`,
-		`refused (kept) pay/defaults.yaml: line 1: jobName: belongs to a single job: it cannot have a default`)
+		`refused (kept) pay/defaults.yaml: line 1: jobName: is each job's own: it has no default`)
 	r.must(os.Remove(r.path("pay/defaults.yaml")))
 	r.await(`a "all" a.yaml a.wasm @one.`, `b "all" pay/b.yaml pay/b.wasm @two..`, `c "own" pay/c.yaml pay/b.wasm @two..`)
 	r.must(os.Remove(r.path("defaults.yaml")))

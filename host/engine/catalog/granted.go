@@ -17,9 +17,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// CheckGrants compares the needs of definitions' jobs and of their modules with the grants. The paths are those of
-// [Check], which finds all other problems; CheckGrants skips unreadable files. The findings are missing grants, modules
-// without a required signature, and warnings about the grants themselves.
+// CheckGrants compares what the jobs of definitions want, and their modules, with what is
+// granted. The paths are those of [Check], which finds whatever else is wrong: files that
+// cannot be read are left out here. The findings are what is missing, modules without
+// the signature that is demanded, and warnings of the grants themselves.
 func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, findings []Finding) {
 	whole := slices.ContainsFunc(paths, isDir) // all jobs are known
 	names := map[string]bool{}
@@ -49,14 +50,15 @@ func CheckGrants(set *operator.Set, paths []string) (jobs []operator.Wanted, fin
 	return jobs, findings
 }
 
-// UncheckedNeeds warns of each job whose definition has needs, because they were not compared with grants. The paths are
-// those of [Check], which finds what modules import.
+// UncheckedNeeds warns of each job whose definition says what the job needs of the
+// operator's grants, with which nothing was compared. The paths are those of [Check], which
+// finds what modules import.
 func UncheckedNeeds(paths []string) (findings []Finding) {
 	for _, d := range Defined(paths) {
 		guest, _ := d.Configuration.Guest() // it was checked by the parser
 		if len(guest.Needs) > 0 {
 			findings = append(findings, Finding{File: d.File, Line: d.Line, Warning: true,
-				Problem: fmt.Sprintf("job %q needs %s; --grants FILE checks whether that is granted", d.Configuration.JobName, words.Some(guest.Needs, ", "))})
+				Problem: fmt.Sprintf("job %q needs %s: whether that is granted was not checked; --grants FILE does", d.Configuration.JobName, words.Some(guest.Needs, ", "))})
 		}
 	}
 	return findings
@@ -68,14 +70,15 @@ type DefinedJob struct {
 	definition.Definition
 }
 
-// Defined returns the jobs of definition files, and of those in directories, without files that have a problem.
+// Defined are the jobs of definition files, and of those in directories. A file with a
+// problem has none.
 func Defined(paths []string) (jobs []DefinedJob) {
 	jobs, _ = Definitions(paths)
 	return jobs
 }
 
-// Definitions is Defined with the problems: the error joins an [*definition.Error] for each file with a problem, and the
-// paths without a definition, at most [words.MostProblems] of them. It does not look at modules.
+// Definitions is Defined with what is wrong: the error joins an [*definition.Error] for each file that has a problem, and says which
+// paths have no definition, at most [words.MostProblems]. No module is looked at.
 func Definitions(paths []string) (jobs []DefinedJob, err error) {
 	var problems words.Problems
 	for _, p := range paths {
@@ -99,7 +102,7 @@ func Definitions(paths []string) (jobs []DefinedJob, err error) {
 			}
 		}
 		if !found {
-			problems.Add(fmt.Errorf("%s: found no definition, expected NAME.yaml or a directory with such files", p))
+			problems.Add(fmt.Errorf("%s: found no definition there, expected NAME.yaml or a directory with such files", p))
 		}
 	}
 	return jobs, problems.Err()
@@ -110,7 +113,8 @@ func isDir(path string) bool {
 	return err == nil && info.IsDir()
 }
 
-// Capabilities returns the import modules that need a grant: the value of [Options].Granted if CheckGrants checks them.
+// Capabilities are the import modules that need a grant: what [Options] have as Granted
+// where CheckGrants judges.
 func Capabilities() []string {
 	var modules []string
 	for _, f := range abi.CapabilityImports() {
@@ -121,7 +125,7 @@ func Capabilities() []string {
 	return modules
 }
 
-// definitionsOf returns the jobs of a file in a directory; with a problem no jobs and the error.
+// definitionsOf are the jobs of a file of a directory; none, and the error, if it has a problem.
 func definitionsOf(dir, name string) ([]definition.Definition, error) {
 	text, ok := readIn(dir, name, definition.MaxSize)
 	if !ok {
@@ -138,7 +142,7 @@ func definitionsOf(dir, name string) ([]definition.Definition, error) {
 	return definitions, err
 }
 
-// readIn reads a file of a directory as the catalog does; it returns false if it cannot.
+// readIn reads a file of a directory as the catalog does; it reports false if that is not possible.
 func readIn(dir, name string, limit int64) ([]byte, bool) {
 	root, err := os.OpenRoot(filepath.Clean(dir))
 	if err != nil {
@@ -159,14 +163,15 @@ func Wants(imports map[string][]string, needs []string) []string {
 	return append(slices.Sorted(maps.Keys(imports)), needs...)
 }
 
-// lookedAt caches modules, which several jobs can name: what each declares, and the bytes of the last one.
+// lookedAt has what was read of modules, which several jobs can name: what each says of itself, and
+// the bytes of the last one.
 type lookedAt struct {
 	infos map[string]*wasm.Info
 	last  string
 	bytes []byte
 }
 
-// read reads a module, unless it was the last one read.
+// read reads a module, unless it is the one that was read last.
 func (l *lookedAt) read(path string) ([]byte, bool) {
 	if l.last != path {
 		module, ok := readIn(filepath.Dir(path), filepath.Base(path), abi.MaxModuleSize)
@@ -178,7 +183,7 @@ func (l *lookedAt) read(path string) ([]byte, bool) {
 	return l.bytes, true
 }
 
-// info returns what a module declares; nil if it cannot be read.
+// info is what a module says of itself; nil if it cannot be read.
 func (l *lookedAt) info(path string) *wasm.Info {
 	info, known := l.infos[path]
 	if !known {

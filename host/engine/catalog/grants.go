@@ -20,15 +20,16 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// granted is what a job may do with a module. key is a text that changes whenever that changes.
+// granted is what a job may do with a module, and a text that is another one whenever
+// that changes.
 type granted struct {
 	*operator.Grant
 	key string
 	by  signed // the module
-	// kept says that the job may need more than it is granted: it was in force before, and calls that need lost grants
-	// are refused one by one.
+	// kept says that the job may want more than it is granted: it was in force before, and
+	// what it has lost is refused call by call.
 	kept bool
-	// inProcess says that the key that signed the module is trusted for this process.
+	// inProcess says that the key that signed the module is trusted to run in this process.
 	inProcess bool
 	file      string // with the job's definition
 }
@@ -37,12 +38,13 @@ type granted struct {
 type signed struct {
 	signer string // the name of the key; empty: none of those that are known
 	reason error  // why it is not signed
-	// sig and keys are the inputs of the check: the digest of the signature, and the keys.
+	// sig and keys are what it was found out from: the digest of the signature, and
+	// the keys.
 	sig, keys string
 }
 
-// granted returns what the job of a definition may do with a module. The error says which of its needs are not granted,
-// or that a required signature is missing.
+// granted is what the job of a definition gets with a module. The error says what is
+// missing of what it wants, or that the module is not signed as it must be.
 func (s state) granted(d definition.Definition, digest string, m compiled) (granted, error) {
 	job := d.Configuration.JobName
 	by := s.signed[digest]
@@ -60,12 +62,12 @@ func (s state) granted(d definition.Definition, digest string, m compiled) (gran
 		return granted{Grant: g.Grant}, nil
 	}
 	if missing := operator.Difference(Wants(m.imports(), guest.Needs), g.Grant); len(missing) > 0 {
-		return granted{}, errors.New("needs grants that it does not have: " + strings.Join(missing, "; "))
+		return granted{}, errors.New("wants what is not granted: " + strings.Join(missing, "; "))
 	}
 	return g, nil
 }
 
-// grant returns what the job may do with a module that has this signature.
+// grant is what the job may do with a module that was signed by someone.
 func (s state) grant(job, digest string, by signed) granted {
 	g := s.grants.For(job, operator.Module{Digest: digest, Signer: by.signer})
 	var dirs []operator.Dir
@@ -81,8 +83,9 @@ func (s state) grant(job, digest string, by signed) granted {
 	return granted{Grant: g, key: key, by: by, inProcess: inProcess}
 }
 
-// regrant returns a binding in force with the present grants: a revoked grant is gone at the next fire, even if the job
-// needs it and its file is refused. A signature that was removed since still counts for the module's bytes.
+// regrant is a binding that stays in force, with what is granted now: what was taken away
+// from a job is gone with the next fire, also if the job wants it and is refused. A
+// signature that was removed from the module since is still one of its bytes.
 func (s state) regrant(b *binding, m compiled) *binding {
 	if s.ungranted {
 		return b
@@ -117,7 +120,8 @@ func (s state) distrust(job string, by signed, keys []signature.Key) error {
 	return fmt.Errorf("job %q needs a module signed by %s: %s", job, words.Some(names, " or "), reason)
 }
 
-// watchGrants starts the goroutine that reads the grants again when they change. run waits for it.
+// watchGrants starts the goroutine that reads the grants again when they change. run
+// waits for it.
 func (r *run) watchGrants(ctx context.Context) {
 	if r.grantsFile == "" {
 		return
@@ -131,12 +135,12 @@ func (r *run) watchGrants(ctx context.Context) {
 			}
 		})
 		if err != nil {
-			r.log.Error("the grants cannot be watched: changes take effect at the next start", zap.Error(err))
+			r.log.Error("the grants are not watched: changes take effect at the next start", zap.Error(err))
 		}
 	})
 }
 
-// regrant takes over changed grants. Runs keep the grants with which they began.
+// regrant takes over other grants. What runs keeps what it began with.
 func (r *run) regrant(ctx context.Context, u operator.Update) {
 	problem := ""
 	if u.Err != nil {
@@ -147,12 +151,13 @@ func (r *run) regrant(ctx context.Context, u operator.Update) {
 	r.checkSignatures()
 	r.act(ctx)
 	if changed {
-		r.notices.Info("the grants changed; the next fires use them", zap.String("grants", r.grantsFile))
+		r.notices.Info("other grants are in force from the next fires on", zap.String("grants", r.grantsFile))
 		r.warnOfGrants()
 	}
 }
 
-// warnOfGrants warns of grants that match no defined job, and of missing files that they name.
+// warnOfGrants says which grants are for no job that is defined, and what they name that
+// is not there.
 func (r *run) warnOfGrants() {
 	var jobs []string
 	for _, f := range r.state.files {
@@ -165,8 +170,8 @@ func (r *run) warnOfGrants() {
 	}
 }
 
-// checkSignatures finds out who signed the present modules, as far as unknown. Modules that are gone but still in use
-// keep their result.
+// checkSignatures finds out who signed the modules that are there, as far as that is
+// not known. Modules that are gone and still in use keep what was found.
 func (r *run) checkSignatures() {
 	known := r.state.grants.Keys()
 	if len(known) == 0 {

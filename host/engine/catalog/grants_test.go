@@ -27,7 +27,7 @@ func withGrants(t *testing.T, text string) (options func(*Options), write func(s
 	return func(o *Options) { o.Grants, o.GrantsFile = set, file }, write
 }
 
-const noState = `needs grants that it does not have: kv (the module imports job_v1_kv): `
+const noState = `wants what is not granted: kv (the module imports job_v1_kv): `
 
 // A module that wants more than is granted is refused with the difference, and the one
 // before goes on; with the grant it is taken, without a restart.
@@ -36,7 +36,7 @@ func TestGrantsAreRead(t *testing.T) {
 	options, write := withGrants(t, "grants: [{jobs: other, kv: true}]\n")
 	r := newRig(t, options, "a.yaml: job a", "a.wasm: one.")
 	r.await(`a "" a.yaml a.wasm @one.`)
-	if logs := r.logs.FilterMessage("grants").All(); len(logs) != 1 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job matches "other"`) {
+	if logs := r.logs.FilterMessage("grants").All(); len(logs) != 1 || !strings.Contains(logs[0].ContextMap()["warning"].(string), `no job that matches "other"`) {
 		t.Errorf("at the start, of a grant for no job: %v", logs)
 	}
 	first := r.last.jobs[0].job.Module
@@ -56,7 +56,7 @@ func TestGrantsAreRead(t *testing.T) {
 		r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", want)
 	}
 	r.must(os.Remove(r.c.grantsFile))
-	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", "was removed, and its grants stay in force")
+	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) grants: ", "was removed, and what it granted stays in force")
 	if r.last.jobs[0].job.Module != granted {
 		t.Error("the job has another module, though no grant has changed")
 	}
@@ -77,7 +77,7 @@ func TestGrantsAreRead(t *testing.T) {
 	r.awaitContaining(`a "" a.yaml a.wasm @two with job_v1_kv.`, "refused (kept) a.yaml: ", noState)
 	r.write("a.wasm: three.")
 	r.await(`a "" a.yaml a.wasm @three.`)
-	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[len(logs)-1].ContextMap()["warning"].(string), `no job matches "b"`) {
+	if logs := r.logs.FilterMessage("grants").All(); len(logs) == 0 || !strings.Contains(logs[len(logs)-1].ContextMap()["warning"].(string), `no job that matches "b"`) {
 		t.Errorf("nothing was said of a grant for no job: %v", logs)
 	}
 }
@@ -146,9 +146,9 @@ func TestSignaturesAreDemanded(t *testing.T) {
 
 	const old = `a "" a.yaml a.wasm @one.`
 	for what, change := range map[string]struct{ module, sig, want string }{
-		"changed":    {"two.", "", "the signature belongs to another file"},
+		"changed":    {"two.", "", "the signature is of another file"},
 		"other key":  {"two.", sign(other, "two."), "the signature is by an unknown key"},
-		"other file": {"two.", sign(key, "three."), "the signature belongs to another file"},
+		"other file": {"two.", sign(key, "three."), "the signature is of another file"},
 		"malformed":  {"two.", "a.wasm.minisig: nonsense", "the signature is malformed"},
 	} {
 		r.write("a.wasm: " + change.module)

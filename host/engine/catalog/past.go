@@ -21,10 +21,11 @@ import (
 )
 
 const (
-	// mostRemembered is how many refusals of modules survive a restart, with at most rememberedSize bytes of reasons.
+	// mostRemembered is how many refusals of modules are kept over a restart, with rememberedSize bytes of reasons
+	// at most.
 	mostRemembered = 10_000
 	rememberedSize = 4 << 20
-	// mostPast is the largest file that is read, in bytes.
+	// mostPast is how large the file is at most that is read, in bytes.
 	mostPast = 64 << 20
 	// saveTime is how long a change waits before it is saved.
 	saveTime = 5 * time.Second
@@ -47,7 +48,7 @@ type pastJob struct {
 	Digest string `json:"digest"`
 }
 
-// pastFile returns the file for the past of a plugins directory; empty without a cache directory.
+// pastFile is where the past of a plugins directory is kept; empty if there is no cache directory.
 func pastFile(cache, dir string) string {
 	if cache == "" {
 		return ""
@@ -56,7 +57,7 @@ func pastFile(cache, dir string) string {
 	return filepath.Join(cache, "plugins-"+hex.EncodeToString(sum[:8])+".json")
 }
 
-// readPast reads the past; an unreadable past is empty.
+// readPast reads the past; what cannot be read is none.
 func readPast(name string) (past, error) {
 	var p past
 	if name == "" {
@@ -84,8 +85,7 @@ func (p past) indexed() past {
 	return p
 }
 
-// next returns the present state for the next start. A job whose file exists still belongs to that file, even while the
-// file is invalid.
+// next is the past as of now. A job whose file is there stays its file's, also while the file is not in order.
 func (p past) next(s state, jobs []*binding, outcomes map[string]outcome, settled bool) past {
 	next := past{Jobs: make(map[string]pastJob), Refused: make(map[string][]string)}
 	claims := make(map[string][]claim)
@@ -127,7 +127,7 @@ func (p past) next(s state, jobs []*binding, outcomes map[string]outcome, settle
 	return next.indexed()
 }
 
-// reserved reports whether a file may still define a job: it does, or its contents are invalid.
+// reserved reports whether a file may still define a job: it does, or what it holds is not in order.
 func (s state) reserved(name string, claims []claim) bool {
 	f, there := s.files[name]
 	return there && (f.unread() || f.problems.Len() > 0 || claimed(name, claims))
@@ -137,8 +137,8 @@ func claimed(name string, claims []claim) bool {
 	return slices.ContainsFunc(claims, func(c claim) bool { return c.file == name })
 }
 
-// home returns the file that a job belongs to if none of its definitions is in force: the one that was in force before
-// the host started, else the one with its name; empty if neither exists.
+// home is the file that a job belongs to if none of its definitions is in force: the one that was in force before
+// the host started, else the one that has its name. Empty if neither is there.
 func (s state) home(job string, claims []claim) string {
 	if file := s.past.Jobs[job].File; file != "" && s.reserved(file, claims) {
 		return file
@@ -151,8 +151,8 @@ func (s state) home(job string, claims []claim) string {
 	return ""
 }
 
-// inTurn sorts the modules to compile: first those in force before the host started, then new ones, then those that
-// failed before. Within each class groups take turns, and within a group the module that is due first comes first.
+// inTurn orders what is to be compiled: what was in force before the host started, then what is new, then what
+// has failed before. Of each kind groups come one after the other, and of a group what is due first.
 func inTurn(all []want) []want {
 	due := func(a, b want) int {
 		switch {
@@ -193,7 +193,7 @@ const (
 	hasFailed
 )
 
-// groupsOf returns the groups of the jobs that name a module: the key that signed it, else their files.
+// groupsOf are the groups of the jobs that name a module: the key that has signed it, else their files.
 func (s state) groupsOf(digest string, files []string) []string {
 	if by := s.signed[digest].signer; by != "" {
 		return []string{groupOf(by, "")}
@@ -205,8 +205,8 @@ func (s state) groupsOf(digest string, files []string) []string {
 	return groups
 }
 
-// mayBegin reports whether a task may begin beside others: a group may not take the last free place, so that another
-// group always gets one, and modules that failed before have at most two.
+// mayBegin reports whether a task may begin beside others: a group has fewer than are free, so that there is
+// always a place for another group, and what has failed before has at most two.
 func (r *run) mayBegin(w want) bool {
 	failed, have := 0, make(map[string]int)
 	for _, t := range r.tasks {
@@ -223,7 +223,7 @@ func (r *run) mayBegin(w want) bool {
 	return len(w.groups) == 0 || slices.ContainsFunc(w.groups, func(g string) bool { return have[g] < maxTasks-len(r.tasks) })
 }
 
-// recall reuses refusals from before the start for the present modules. They are tried again when there is time.
+// recall takes the refusals of before the start for modules that are there now. They are tried again when there is time.
 func (r *run) recall() {
 	if len(r.state.past.Refused) == 0 {
 		return
@@ -241,7 +241,7 @@ func (r *run) recall() {
 	}
 }
 
-// save writes the past if it has changed.
+// save writes the past down if it is another one than before.
 func (r *run) save() {
 	r.saveAt = time.Time{}
 	if r.pastFile == "" || !r.applied || r.state.problem != "" {
@@ -257,7 +257,7 @@ func (r *run) save() {
 		err = os.Rename(tmp, r.pastFile)
 	}
 	if err != nil {
-		r.log.Warn("the definitions in force could not be saved for the next start", zap.String("file", r.pastFile), zap.Error(plain(err)))
+		r.log.Warn("what is in force could not be saved, for the next start", zap.String("file", r.pastFile), zap.Error(plain(err)))
 		return
 	}
 	r.saved = string(text)

@@ -8,33 +8,36 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 )
 
-// Grouping says which jobs share a worker process, if they do not have their own.
+// Grouping says which jobs share a worker process, unless they have one each.
 type Grouping string
 
 // The groupings.
 const (
 	// GroupAll: all jobs of the host share one.
 	GroupAll Grouping = "all"
-	// GroupFolder: jobs whose definitions are in the same folder share one.
+	// GroupFolder: those whose definitions lie in one folder.
 	GroupFolder Grouping = "folder"
-	// GroupSigner: jobs whose modules were signed by the same key share one, and so do jobs whose modules no known key
-	// signed.
+	// GroupSigner: those whose modules were signed by one key, and those whose modules
+	// were signed by none that is known.
 	GroupSigner Grouping = "signer"
 )
 
-// Groupings returns all groupings.
+// Groupings are all groupings.
 func Groupings() []Grouping { return []Grouping{GroupAll, GroupFolder, GroupSigner} }
 
-// Placement says where the guests of jobs run: by default in a worker process that jobs share, if there are
-// [Options].Workers. Patterns have the form of those of ceilings.
+// Placement says where the guests of jobs run: by default in a worker process that jobs
+// share, if there are [Options].Workers. Patterns are those of ceilings.
 type Placement struct {
-	// Alone are patterns of the jobs that run in their own processes, regardless of their definitions.
+	// Alone are patterns of the jobs that run in processes of their own, whatever
+	// their definitions say.
 	Alone []string
-	// InProcess are patterns of the jobs that may run in the host's own process if their definitions ask for it.
+	// InProcess are patterns of the jobs that may run in the host's own process, if
+	// their definitions ask for it.
 	InProcess []string
-	// Groups is the grouping; empty means GroupAll.
+	// Groups is empty for GroupAll.
 	Groups Grouping
-	// workers says that there are worker processes; without them jobs that would share one run in the host's own process.
+	// workers says that there are worker processes; else jobs that would share one run in
+	// the host's own process.
 	workers bool
 }
 
@@ -47,8 +50,9 @@ const (
 	inOwn
 )
 
-// of returns where the guests of a job run. trusted says that the key that signed its module is trusted for the host's
-// process. The error says that the definition asks for something that the operator has not allowed.
+// of is where the guests of a job run. trusted says that the key that has signed its
+// module is trusted to run in the host's process. The error says that the definition asks
+// for what the operator has not allowed.
 func (p Placement) of(c jobconfig.Configuration, trusted bool) (where, error) {
 	g, err := c.Guest()
 	if err != nil {
@@ -70,10 +74,10 @@ func (p Placement) of(c jobconfig.Configuration, trusted bool) (where, error) {
 	return inGroup, errNotTrusted
 }
 
-// errNotTrusted is the refusal of isolation: host.
-var errNotTrusted = errors.New(`the host may not run guests of this job in its own process: allow it with --in-process, or with inProcess in the trust entry of the key that signed the module`)
+// errNotTrusted refuses isolation: host.
+var errNotTrusted = errors.New(`the host runs no guest of this job in its own process: allow it by --in-process, or by inProcess of the entry of trust whose key has signed the module`)
 
-// group returns the name of the worker process that a job shares.
+// group names the worker process of a job that shares it.
 func (p Placement) group(folder, signer string) string {
 	switch {
 	case p.Groups == GroupFolder && folder != "" && folder != ".":
@@ -96,7 +100,8 @@ func (s state) alone(c jobconfig.Configuration) bool {
 	return err == nil && at == inOwn
 }
 
-// trusted reports whether a job's module may run in the host's process because of its signature.
+// trusted reports whether a job's module may run in the host's process because of who
+// has signed it.
 func (s state) trusted(job, digest string) bool {
 	return s.grants.InProcess(job, s.signed[digest].signer)
 }

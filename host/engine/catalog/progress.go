@@ -12,32 +12,35 @@ import (
 	"go.uber.org/zap"
 )
 
-// slow is how long compiling a module may take before a notice reports it.
+// slow is how long a module may be compiled before a notice says so.
 const slow = 300 * time.Millisecond
 
 // Compiling is a module that is being compiled, or waits for its turn.
 type Compiling struct {
-	// Module is the name of the file.
+	// Module is the file's name.
 	Module string
-	// Jobs are the jobs that cannot run before the module is ready, by name. A job that meanwhile runs an earlier version
-	// is not among them.
+	// Jobs are those that run nothing before the module is ready, by name. A
+	// job that runs an earlier version meanwhile is not among them.
 	Jobs []string
-	// Since is when compiling began; zero if it has not begun.
+	// Since is when it was begun; zero if it was not yet.
 	Since time.Time
 }
 
-// Progress is how far a catalog has got.
+// Progress is how far a catalog is.
 type Progress struct {
-	// Settled says that the first look at the directory is complete: every file was read, every module compiled or
-	// refused, and the result applied. After five minutes it no longer waits for new modules. Once true it stays true.
+	// Settled says that the first look at the directory has been acted on in
+	// full: every file was read, every module compiled or refused, and the
+	// outcome applied. After five minutes modules that are new are not waited for. It stays true.
 	Settled bool
 	// Compiling are the modules that are not compiled yet, by file.
 	Compiling []Compiling
-	// UnusedMounts are the jobs with mounts that do not exist, by name; empty before Settled.
+	// UnusedMounts are the jobs that directories are mounted for and that are not
+	// there, by name; none before Settled.
 	UnusedMounts []string
 }
 
-// Progress returns how far the catalog has got. It is safe for concurrent use; the slices are not changed later.
+// Progress reports how far the catalog is. It is safe for concurrent use; the
+// slices are not changed later.
 func (c *Catalog) Progress() Progress {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -59,7 +62,7 @@ func (r *run) publish() {
 	defer r.mu.Unlock()
 	if p.Settled && !r.progress.Settled {
 		for _, job := range p.UnusedMounts {
-			r.log.Warn("a directory is mounted for a job that does not exist", zap.String("job", job))
+			r.log.Warn("a directory is mounted for a job that is not there", zap.String("job", job))
 		}
 	}
 	if !p.Settled {
@@ -69,7 +72,7 @@ func (r *run) publish() {
 	r.progress = p
 }
 
-// unusedMounts returns the jobs with mounts that are neither defined nor refused.
+// unusedMounts are the jobs with mounts that are neither defined nor refused.
 func (r *run) unusedMounts() []string {
 	known := make(map[string]bool)
 	for _, b := range r.plan.jobs {
@@ -88,7 +91,7 @@ func (r *run) unusedMounts() []string {
 	return unused
 }
 
-// settleTime is how long new modules that have not failed yet keep a host from being settled.
+// settleTime is how long what is new, and has not failed yet, keeps a host from having settled.
 const settleTime = 5 * time.Minute
 
 func (r *run) settled() bool {
@@ -109,7 +112,7 @@ func (r *run) settled() bool {
 	return true
 }
 
-// announce reports once that modules are being compiled, because that may take a while.
+// announce says once that modules are being compiled, as that may take a while.
 func (r *run) announce() {
 	now := r.compilingNow()
 	if r.slowAt = (time.Time{}); len(now) == 0 {
@@ -124,13 +127,14 @@ func (r *run) announce() {
 		what = now[0].file
 	}
 	if r.cache == "" {
-		r.notices.Info("compiling " + what + ": without a cache for compiled code (--cache DIR) each start compiles again")
+		r.notices.Info("compiling " + what + ": there is no cache for compiled code (--cache DIR), so each start has to")
 		return
 	}
-	r.notices.Info("compiling " + what + "; the compiled code is cached in " + r.cache)
+	r.notices.Info("compiling " + what + ", once: compiled code is kept in " + r.cache)
 }
 
-// compilingNow returns the modules of the tasks that compile. A task whose compiled code is cached only reads it.
+// compilingNow are the modules of the tasks that compile. A task whose compiled code is
+// kept only reads it.
 func (r *run) compilingNow() (list []want) {
 	for _, w := range r.plan.compile {
 		if r.tasks[w.digest].compiling {
@@ -140,7 +144,8 @@ func (r *run) compilingNow() (list []want) {
 	return list
 }
 
-// compiledIn reports how long a module was compiled, if that was long or if its begin was announced.
+// compiledIn says how long a module was compiled, if that was long or if its beginning
+// was announced.
 func (r *run) compiledIn(res result) {
 	if res.isCompiled && (res.took >= slow || r.shown[res.digest]) && res.outcome.compiled != nil {
 		r.notices.Info(fmt.Sprintf("compiled %s in %.1fs", res.file, res.took.Seconds()))

@@ -11,12 +11,12 @@ import (
 	"github.com/wasmjob/wasmjob/host/config/definition"
 )
 
-// mostInherited is how many bytes the jobs of a host may get from files of defaults: each job has its own copy, in the
-// registry and on the host.
+// mostInherited is how many bytes the jobs of a host have from files of defaults: each has a copy of its own, in the
+// registry and here.
 const mostInherited = 64 << 20
 
-// room counts the jobs of a host and their items against the ceilings of all of them together. Each pattern of a ceiling
-// has its own count.
+// room counts the jobs of a host and their items against the ceilings that bound all of them
+// together. Each pattern of a ceiling is counted apart.
 type room struct {
 	ceilings ceiling.List
 	taken    map[ceiling.Name]map[string]int64 // by the pattern that decides
@@ -24,7 +24,8 @@ type room struct {
 	inherited int
 }
 
-// roomFor counts the jobs in force at their present size. Other jobs, and jobs that grow, get the rest of the ceilings.
+// roomFor counts the jobs in force at their present size. Other jobs, and jobs that grow, get the
+// rest of the ceilings.
 func (s state) roomFor(claims map[string][]claim) *room {
 	r := &room{ceilings: s.ceilings, taken: map[ceiling.Name]map[string]int64{ceiling.Jobs: {}, ceiling.Items: {}}}
 	for job := range claims {
@@ -44,7 +45,7 @@ func items(b *binding) int64 {
 	return int64(b.doc.Configuration.ShardingTotalCount)
 }
 
-// inherited returns how many bytes a job in force has from files of defaults.
+// inherited is how many bytes a job in force has from files of defaults.
 func inherited(b *binding) int {
 	if b == nil {
 		return 0
@@ -57,26 +58,27 @@ func (r *room) add(job string, jobs, items int64) {
 	r.taken[ceiling.Items][r.ceilings.Of(job, ceiling.Items).Jobs] += items
 }
 
-// full returns why there is no room for a job; empty if there is. A job in force always has room for the items that it
-// has.
+// full says why there is no room for a job; empty if there is. A job in force has room unless
+// it wants more items than it has.
 func (r *room) full(doc definition.Definition, before *binding) string {
 	c := doc.Configuration
 	most := r.ceilings.Of(c.JobName, ceiling.Jobs)
 	if before == nil && most.Beyond(r.taken[ceiling.Jobs][most.Jobs]+1) {
-		return fmt.Sprintf("is one job too many: %s; %s raises the limit", most, most.Flag())
+		return fmt.Sprintf("is one too many, %s; %s raises it", most, most.Flag())
 	}
 	most = r.ceilings.Of(c.JobName, ceiling.Items)
 	more := int64(c.ShardingTotalCount) - items(before)
 	if more > 0 && most.Beyond(r.taken[ceiling.Items][most.Jobs]+more) {
-		return fmt.Sprintf("has %d items, which are too many: %s in all; %s raises the limit", c.ShardingTotalCount, most, most.Flag())
+		return fmt.Sprintf("has %d items, for which there is no room, %s in all; %s raises it", c.ShardingTotalCount, most, most.Flag())
 	}
 	if more := doc.InheritedSize - inherited(before); more > 0 && r.inherited+more > mostInherited {
-		return fmt.Sprintf("gets %d bytes from files of defaults, which is too much: expected at most %d for all jobs of a host", doc.InheritedSize, mostInherited)
+		return fmt.Sprintf("has %d bytes from files of defaults, for which there is no room, expected at most %d for all jobs of a host", doc.InheritedSize, mostInherited)
 	}
 	return ""
 }
 
-// take counts what a job has from now on, or will have when its module is compiled, in place of what it had before.
+// take has a job take what it has from now on, or will have when its module is compiled, in
+// place of what it had before.
 func (r *room) take(job string, before *binding, a attempt, now *binding, owner claim) {
 	if before != nil {
 		r.add(job, -1, -items(before))
@@ -92,8 +94,8 @@ func (r *room) take(job string, before *binding, a attempt, now *binding, owner 
 	}
 }
 
-// inOrder returns the jobs in the order in which they get room: first those in force that do not want more items, then
-// the others in force, then new ones, each by name.
+// inOrder are the jobs in the order in which they get room: first those in force, of these first
+// those that do not want more items than they have, and then by name.
 func (s state) inOrder(claims map[string][]claim) []string {
 	rank := func(job string) int {
 		b := s.jobs[job]

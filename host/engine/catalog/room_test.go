@@ -13,7 +13,7 @@ func TestInheritedOfAllJobs(t *testing.T) {
 	w := newWorld(t)
 	const part = mostInherited / 4
 	no := func(file string, line int, job string, bytes int) string {
-		return fmt.Sprintf(`refused %s: line %d: job %q: gets %d bytes from files of defaults, which is too much: expected at most 67108864 for all jobs of a host`, file, line, job, bytes)
+		return fmt.Sprintf(`refused %s: line %d: job %q: has %d bytes from files of defaults, for which there is no room, expected at most 67108864 for all jobs of a host`, file, line, job, bytes)
 	}
 	job := func(name, file string) string { return fmt.Sprintf(`%s "p" %s a.wasm @one.`, name, file) }
 	w.write(fmt.Sprintf("z.yaml: job a a.wasm p inherits=%d\njob b a.wasm p inherits=%d\njob c a.wasm p inherits=%d", part, part+1, 2*part), "a.wasm: one.")
@@ -43,7 +43,7 @@ func TestItemsOfAllJobs(t *testing.T) {
 	}
 	w.state.ceilings = ceiling.List{most}
 	no := func(file string, line int, job string, items int) string {
-		return fmt.Sprintf(`refused %s: line %d: job %q: has %d items, which are too many: the host's ceiling maxItems for jobs "*" is 100 in all; --ceiling '*:maxItems=N' raises the limit`, file, line, job, items)
+		return fmt.Sprintf(`refused %s: line %d: job %q: has %d items, for which there is no room, the host's ceiling maxItems for jobs "*" is 100 in all; --ceiling '*:maxItems=N' raises it`, file, line, job, items)
 	}
 	job := func(name, file string) string { return fmt.Sprintf(`%s "p" %s a.wasm @one.`, name, file) }
 
@@ -99,5 +99,5 @@ func TestItemsByPattern(t *testing.T) {
 	w.write("a.wasm: one.", "a.yaml: job a a.wasm p items=10\njob free-b a.wasm p items=1000\njob team-c a.wasm p items=5\njob team-d a.wasm p items=1")
 	w.step()
 	w.expect(`a "p" a.yaml a.wasm @one.`, `free-b "p" a.yaml a.wasm @one.`, `team-c "p" a.yaml a.wasm @one.`,
-		`refused a.yaml: line 4: job "team-d": has 1 items, which are too many: the host's ceiling maxItems for jobs "team-*" is 5 in all; --ceiling 'team-*:maxItems=N' raises the limit`)
+		`refused a.yaml: line 4: job "team-d": has 1 items, for which there is no room, the host's ceiling maxItems for jobs "team-*" is 5 in all; --ceiling 'team-*:maxItems=N' raises it`)
 }

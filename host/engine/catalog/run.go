@@ -23,16 +23,20 @@ import (
 )
 
 const (
-	// keepIdle is for how many rescans a compiled module without a job is kept, so that going back to the previous
-	// version costs nothing, and a host that is a moment behind does not find its module closed.
+	// keepIdle is how many compiled modules that no job needs are kept all
+	// the same until the next rescan but one, so that going back to the
+	// version before costs nothing and a host that is a moment behind does
+	// not find its module closed.
 	keepIdle = 2
-	// maxWait is for how many debounce times continuing events can delay a look.
+	// maxWait is how many debounce times a look is put off at most by events
+	// that keep coming.
 	maxWait = 10
-	// maxBackoff is the longest time between two attempts to compile after a failure that may pass.
+	// maxBackoff is the longest time between two attempts to compile what
+	// failed for a reason that may pass.
 	maxBackoff = time.Hour
 )
 
-// run is one call of Run. All its fields belong to the goroutine of that call.
+// run is one call of Run. All of it belongs to the goroutine of that call.
 type run struct {
 	*Catalog
 	apply func([]engine.Job, []engine.Refusal)
@@ -57,13 +61,14 @@ type run struct {
 
 	compiles chan string // digests of tasks that begin to compile
 
-	// slowAt is when a task will have compiled for long; zero if that was announced, or if none compiles.
+	// slowAt is when a task will have compiled for long; zero if that was announced,
+	// or if none compiles.
 	slowAt    time.Time
 	announced bool            // for the modules that wait to be compiled now
 	shown     map[string]bool // digests of the tasks at that time
 
-	// due is when to look because of events, first is when the first of them came. rest is when a file may be at rest,
-	// rescanAt when to read every file.
+	// due is when to look because of events, first when the first of them
+	// came, rest when a file may be at rest, rescanAt when to read everything.
 	due, first, rest, rescanAt time.Time
 	left                       map[string]bool // files that the last look had no time to read
 	warned                     bool            // of the grants
@@ -72,18 +77,18 @@ type run struct {
 	saveAt                     time.Time // when to save the past; zero: nothing has changed
 }
 
-// judgeTime is how long jobs with calendars are judged before the decision takes effect. The others are judged after the
-// next look, which comes at once.
+// judgeTime is how long jobs with calendars are judged before what was decided takes effect. The others are judged
+// after the next look, which comes at once.
 const judgeTime = time.Second
 
-// tryTime is how long a task tries jobs before other tasks get a turn.
+// tryTime is how long a task tries jobs before others have their turn.
 const tryTime = time.Second
 
-// maxTasks is how many modules are compiled or tried at the same time. The runtime has its own lanes, in which more may
-// wait.
+// maxTasks bounds the modules that are compiled or tried at once. The runtime
+// has lanes of its own; more may wait in them.
 const maxTasks = 8
 
-// task is work on a module, in its own goroutine.
+// task is work on a module, in a goroutine of its own.
 type task struct {
 	giveUp    context.CancelFunc
 	began     time.Time
@@ -92,18 +97,18 @@ type task struct {
 	urgency   int
 }
 
-// failure counts failures of compiling that may pass.
+// failure remembers how often compiling failed for a reason that may pass.
 type failure struct {
 	times int
 	retry time.Time
 }
 
-// result is the result of a task.
+// result is what a task gives back.
 type result struct {
 	want
 	outcome outcome
-	// gone says that the file is no longer the wanted version; cancelled that the work was given up; passing that the
-	// failure may pass.
+	// gone says that the file is not the wanted version any more; cancelled
+	// that the work was given up; passing that a failure may go away.
 	gone, cancelled, passing bool
 	took                     time.Duration
 	isCompiled               bool // its compiled code was not kept
@@ -113,7 +118,7 @@ func newRun(c *Catalog, apply func([]engine.Job, []engine.Refusal)) *run {
 	name := pastFile(c.cache, c.dir)
 	before, err := readPast(name)
 	if err != nil {
-		c.log.Warn("the definitions that were in force before this start could not be read", zap.Error(err))
+		c.log.Warn("what was in force before this start is not known", zap.Error(err))
 	}
 	return &run{
 		Catalog: c, apply: apply, began: time.Now(), pastFile: name,
@@ -125,7 +130,7 @@ func newRun(c *Catalog, apply func([]engine.Job, []engine.Refusal)) *run {
 }
 
 func (r *run) run(ctx context.Context) error {
-	// The channel has room for the results of all tasks, so that none blocks.
+	// There is room for the results of all tasks, so none blocks.
 	defer func() {
 		for _, t := range r.tasks {
 			t.giveUp()
@@ -145,12 +150,12 @@ func (r *run) run(ctx context.Context) error {
 	}()
 
 	if w, err := fsnotify.NewWatcher(); err != nil {
-		r.log.Warn("file events are not available: only the timer notices changes", zap.Duration("every", r.rescan), zap.Error(err))
+		r.log.Warn("no file events: changes are noticed by the timer only", zap.Duration("every", r.rescan), zap.Error(err))
 	} else {
 		r.watcher, r.events, r.faults = w, w.Events, w.Errors
 		defer w.Close() // joins the watcher's goroutine; nothing is lost if it fails
 		if err := w.Add(filepath.Dir(r.dir)); err != nil {
-			r.log.Debug("the parent of the plugins directory cannot be watched", zap.Error(err))
+			r.log.Debug("parent of the plugins directory is not watched", zap.Error(err))
 		}
 	}
 
@@ -198,7 +203,8 @@ func (r *run) run(ctx context.Context) error {
 	}
 }
 
-// changed delays the next look until the directory has been quiet for a while, but not for ever.
+// changed puts the next look off until it has been quiet for a while, but not
+// for ever.
 func (r *run) changed() {
 	now := time.Now()
 	if r.first.IsZero() {
@@ -207,8 +213,8 @@ func (r *run) changed() {
 	r.due = earlier(now.Add(r.debounce), r.first.Add(maxWait*r.debounce))
 }
 
-// look looks at the directory, reads new files, and acts on the result. It leaves what it has no time for to the next
-// look, which comes at once.
+// look looks at the directory, reads what is to be read, and acts on it. What it has no time for is left to the next one,
+// which comes at once.
 func (r *run) look(ctx context.Context, all bool) {
 	now, began := time.Now(), r.now()
 	r.due, r.first = time.Time{}, time.Time{}
@@ -267,9 +273,9 @@ func (r *run) look(ctx context.Context, all bool) {
 	}
 }
 
-// watch makes sure that the watch is on the directory that now has the name: the directory may have been deleted and
-// created again, or be a symbolic link that was changed. The watch is set before the look, so that no change falls in
-// between.
+// watch sees to it that the watch is on the directory that has the name now:
+// it may have been deleted and made again, or be a symbolic link that was
+// turned. That is done before the look, so that nothing falls in between.
 func (r *run) watch() {
 	if r.watcher == nil {
 		return
@@ -282,27 +288,27 @@ func (r *run) watch() {
 	if r.watched != nil && os.SameFile(r.watched, info) {
 		return
 	}
-	// An error means that the watch no longer existed.
+	// An error means that there was no such watch any more.
 	_ = r.watcher.Remove(r.dir)
 	if err := r.watcher.Add(r.dir); err != nil {
 		r.watched = nil
-		r.log.Warn("the directory cannot be watched: only the timer notices changes", zap.String("dir", r.dir), zap.Error(err))
+		r.log.Warn("directory is not watched: changes are noticed by the timer only", zap.String("dir", r.dir), zap.Error(err))
 		return
 	}
 	r.watched = info
 }
 
-// watchFolders watches the folders of the directory. A new folder gets another look, because files may have been put into
-// it before the watch.
+// watchFolders watches the folders of the directory. One that is new is looked at once more: something may have been
+// put into it before it was watched.
 func (r *run) watchFolders(list []string) {
 	if r.watcher == nil || list == nil {
 		return
 	}
 	now := make(map[string]bool, len(list))
 	for _, folder := range list[1:] {
-		// Add it again even if it is watched: the folder may have been deleted and created again.
+		// Again also if it is watched: it may have been deleted and made again.
 		if err := r.watcher.Add(filepath.Join(r.dir, filepath.FromSlash(folder))); err != nil {
-			r.log.Debug("the folder cannot be watched: only the timer notices changes", zap.String("folder", folder), zap.Error(err))
+			r.log.Debug("folder is not watched: changes are noticed by the timer only", zap.String("folder", folder), zap.Error(err))
 			continue
 		}
 		if now[folder] = true; !r.folders[folder] {
@@ -311,14 +317,15 @@ func (r *run) watchFolders(list []string) {
 	}
 	for folder := range r.folders {
 		if !now[folder] {
-			// An error means that the watch no longer existed.
+			// An error means that there was no such watch any more.
 			_ = r.watcher.Remove(filepath.Join(r.dir, filepath.FromSlash(folder)))
 		}
 	}
 	r.folders = now
 }
 
-// act decides, applies changes, closes modules that are not needed, and starts the next compilation.
+// act decides, applies what changed, lets go of modules that are not needed,
+// and has the next one compiled.
 func (r *run) act(ctx context.Context) {
 	r.recall()
 	before, began := r.plan, r.now()
@@ -357,7 +364,7 @@ func sameRefusal(a, b engine.Refusal) bool {
 	return a.File == b.File && a.Kept == b.Kept && slices.Equal(a.Reasons, b.Reasons)
 }
 
-// logChanges logs the difference from the previous plan.
+// logChanges logs how the plan differs from the one before.
 func (r *run) logChanges(before plan) {
 	old := make(map[string]*binding)
 	for _, b := range before.jobs {
@@ -381,7 +388,7 @@ func (r *run) logChanges(before plan) {
 		delete(old, name)
 	}
 	for _, name := range slices.Sorted(maps.Keys(old)) {
-		r.log.Info("job is no longer defined", zap.String("job", name), zap.String("file", old[name].job.File))
+		r.log.Info("job is not defined any more", zap.String("job", name), zap.String("file", old[name].job.File))
 	}
 	refused := make(map[string]engine.Refusal)
 	for _, f := range before.refused {
@@ -403,27 +410,28 @@ func (r *run) logChanges(before plan) {
 		delete(refused, f.File)
 	}
 	for _, name := range slices.Sorted(maps.Keys(refused)) {
-		r.log.Info("file is no longer refused", zap.String("file", name))
+		r.log.Info("file is not refused any more", zap.String("file", name))
 	}
 	if len(waiting) > 0 {
-		r.notices.Info("definitions wait for their modules, which do not exist yet", zap.String("files", words.Some(waiting, ", ")))
+		r.notices.Info("definitions wait for their modules, which are not there yet", zap.String("files", words.Some(waiting, ", ")))
 	}
 }
 
-// waitsForModule reports whether a definition is refused only because modules are missing: when a host starts they may
-// still be being built.
+// waitsForModule reports whether a definition is refused only because modules are
+// missing: at the start of a host they may still be being built.
 func waitsForModule(f engine.Refusal, all complaints) bool {
 	return !f.Kept && !slices.ContainsFunc(all.Kept(), func(c complaint) bool { return !c.missing })
 }
 
-// noteCron logs how a cron with five fields is read.
+// noteCron says how a cron of five fields is read.
 func (r *run) noteCron(b *binding) {
 	if text := b.doc.Understood(time.Now()); text != "" {
 		r.notices.Info(text, zap.String("job", b.doc.Configuration.JobName))
 	}
 }
 
-// sweep drops outcomes that the plan does not need; the newest compiled ones stay for a while.
+// sweep forgets outcomes that the plan does not need; of the compiled ones,
+// the newest few stay for a while.
 func (r *run) sweep() {
 	now := time.Now()
 	for digest, o := range r.outcomes {
@@ -448,7 +456,7 @@ func (r *run) sweep() {
 	}
 }
 
-// drop drops an outcome and closes its module.
+// drop forgets an outcome and closes its module.
 func (r *run) drop(digest string) {
 	if o := r.outcomes[digest]; o.compiled != nil {
 		o.compiled.close()
@@ -458,7 +466,7 @@ func (r *run) drop(digest string) {
 	delete(r.idle, digest)
 }
 
-// next begins tasks, and cancels those that are no longer wanted.
+// next begins tasks, and gives up what is not wanted any more.
 func (r *run) next(ctx context.Context) {
 	for digest, t := range r.tasks {
 		if !slices.ContainsFunc(r.plan.compile, func(w want) bool { return w.digest == digest }) {
@@ -502,7 +510,7 @@ func (r *run) begin(ctx context.Context, w want) {
 	})
 }
 
-// compiling records that a task begins to compile.
+// compiling takes note that a task begins to compile.
 func (r *run) compiling(digest string) {
 	t, ok := r.tasks[digest]
 	if !ok {
@@ -515,7 +523,7 @@ func (r *run) compiling(digest string) {
 	}
 }
 
-// finished handles the result of a task.
+// finished takes what a task brings.
 func (r *run) finished(ctx context.Context, res result) {
 	r.tasks[res.digest].giveUp()
 	delete(r.tasks, res.digest)
@@ -526,7 +534,7 @@ func (r *run) finished(ctx context.Context, res result) {
 	switch old := r.outcomes[res.digest]; {
 	case res.cancelled:
 	case res.gone:
-		// The next look will find what has replaced it.
+		// The next look will find what is there instead.
 		r.state = r.state.forget(res.file)
 		r.changed()
 	default:
@@ -552,7 +560,7 @@ func (r *run) finished(ctx context.Context, res result) {
 	r.act(ctx)
 }
 
-// do compiles a module, unless m is it, and tries jobs on it. It runs in a task.
+// do compiles a module, unless c is it, and tries jobs on it. It runs in a task.
 func (c *Catalog) do(ctx context.Context, w want, m compiled, compiles func()) (res result) {
 	began, start := time.Now(), c.now()
 	res.want = w

@@ -398,7 +398,7 @@ func TestTooManyJobs(t *testing.T) {
 	r := newRig(t, func(o *Options) { o.Ceilings = ceiling.List{most} }, "b.yaml: job team-b a.wasm", "a.wasm: one.", "x.yaml: job x a.wasm")
 	r.await(`team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)
 	r.write("a.yaml: job team-a a.wasm\njob team-c a.wasm\njob other a.wasm")
-	const beyond = `refused a.yaml: line 2: job "team-c": is one job too many: the host's ceiling maxJobs for jobs "team-*" is 2; --ceiling 'team-*:maxJobs=N' raises the limit`
+	const beyond = `refused a.yaml: line 2: job "team-c": is one too many, the host's ceiling maxJobs for jobs "team-*" is 2; --ceiling 'team-*:maxJobs=N' raises it`
 	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-b "" b.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`, beyond)
 	r.must(os.Remove(r.path("b.yaml")))
 	r.await(`other "" a.yaml a.wasm @one.`, `team-a "" a.yaml a.wasm @one.`, `team-c "" a.yaml a.wasm @one.`, `x "" x.yaml a.wasm @one.`)
@@ -445,7 +445,7 @@ func TestDefinitionsBeforeTheirModules(t *testing.T) {
 		return fmt.Sprintf("refused %s.yaml: line 1: job %q: module %q: there is no such file beside the definition", name, name, name+".wasm")
 	}
 	r.await(`a "" a.yaml a.wasm @one.`, gone("b"), gone("c"))
-	waiting := logged.FilterMessage("definitions wait for their modules, which do not exist yet").All()
+	waiting := logged.FilterMessage("definitions wait for their modules, which are not there yet").All()
 	if len(waiting) != 1 || waiting[0].ContextMap()["files"] != "b.yaml, c.yaml" || logged.FilterMessage("file is refused").Len() != 0 {
 		t.Errorf("at the start: %+v", logged.All())
 	}
@@ -482,7 +482,7 @@ func TestProgress(t *testing.T) {
 			t.Fatalf("never told: %s", text)
 		}
 	}
-	want("compiling 2 modules; the compiled code is cached in /cache")
+	want("compiling 2 modules, once: compiled code is kept in /cache")
 	p := r.c.Progress()
 	if p.Settled || len(p.Compiling) != 2 || p.Compiling[0].Module != "a.wasm" || p.Compiling[0].Since.IsZero() ||
 		!slices.Equal(p.Compiling[0].Jobs, []string{"a", "other"}) || p.Compiling[1].Module != "b.wasm" ||
@@ -499,7 +499,7 @@ func TestProgress(t *testing.T) {
 	r.await(all("slow a.")...)
 	// Another version: the jobs run meanwhile, and the host is as ready as before.
 	r.write("a.wasm: slow again.")
-	want("compiling a.wasm; the compiled code is cached in ")
+	want("compiling a.wasm, once: ")
 	p = r.c.Progress()
 	if !p.Settled || len(p.Compiling) != 1 || len(p.Compiling[0].Jobs) != 0 {
 		t.Errorf("while another a.wasm is compiled: %+v", p)
@@ -522,7 +522,7 @@ func TestCachedModules(t *testing.T) {
 			return nil
 		}))
 	}, "a.yaml: job a", "a.wasm: cached a.", "b.yaml: job b", "b.wasm: slow b.", "c.yaml: job c", "c.wasm: cached c.")
-	if got, want := <-notices, "compiling b.wasm; the compiled code is cached in /cache"; got != want {
+	if got, want := <-notices, "compiling b.wasm, once: compiled code is kept in /cache"; got != want {
 		t.Errorf("told %q, want %q", got, want)
 	}
 	for range 3 {
@@ -641,7 +641,7 @@ func TestMountOfNoJob(t *testing.T) {
 	if got := r.c.Progress().UnusedMounts; !slices.Equal(got, []string{"improt"}) {
 		t.Errorf("unused mounts %q, want improt", got)
 	}
-	if n := r.logs.FilterMessage("a directory is mounted for a job that does not exist").FilterField(zap.String("job", "improt")).Len(); n != 1 || r.logs.FilterMessageSnippet("mounted").Len() != 1 {
+	if n := r.logs.FilterMessage("a directory is mounted for a job that is not there").FilterField(zap.String("job", "improt")).Len(); n != 1 || r.logs.FilterMessageSnippet("mounted").Len() != 1 {
 		t.Errorf("log: %v", r.logs.All())
 	}
 }

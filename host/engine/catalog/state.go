@@ -20,12 +20,13 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// complaint is a reason why a file is refused, with its line and column; 0 means none.
+// complaint is a reason why a file is not taken, with the place it is about; 0
+// is none.
 type complaint struct {
 	line, column int
 	text         string
 	job          string // that it is about; empty for none
-	// module is the problem of the job's module; missing says that the module does not exist.
+	// module is what is wrong with the job's module, missing that there is none.
 	module  string
 	missing bool
 }
@@ -38,71 +39,78 @@ func about(texts ...string) (list complaints) {
 	return list
 }
 
-// state is what is known about a directory. It is immutable: its methods return the next state.
+// state is what is known about a directory. Its methods do not change it: they
+// return the next one.
 type state struct {
-	// unnamed permits modules that no definition names.
+	// unnamed lets modules be there that no definition names.
 	unnamed bool
-	// ceilings limit how many jobs are accepted.
+	// ceilings say how many jobs are taken.
 	ceilings  ceiling.List
 	placement Placement // of the jobs' guests
-	// grants are the operator's. grantsProblem says why the newest version of their files is invalid. mounts are granted
-	// beside them.
+	// grants are the operator's, grantsProblem is why their files are not taken as
+	// they are now; mounts are granted beside them.
 	grants        *grants.Set
 	grantsProblem string
 	mounts        map[string][]plugin.Mount
-	// ungranted turns off the comparison of jobs' needs with the grants.
+	// ungranted says that what jobs want is not compared with grants.
 	ungranted bool
 	// signed says who signed the modules, by digest.
 	signed map[string]signed
-	// dir is the directory. problem says why it cannot be read; the known state then stays.
+	// dir names the directory, problem is why it cannot be read; what was
+	// known before stays.
 	dir, problem string
-	// excess says of which kinds there are too many files.
+	// excess says of which files there are too many.
 	excess []string
 	past   past
 	files  map[string]file
-	// jobs are the jobs in force, by name.
+	// jobs are those in force, by name.
 	jobs map[string]*binding
 	// refused are the refusals, by file.
 	refused map[string]engine.Refusal
-	// judged are the jobs with calendars, by definition. sets are the days of calendars that they share.
+	// judged are the jobs that name calendars, by their definitions; sets are the days of calendars that they share.
 	judged map[*definition.Definition]judged
 	sets   map[string]*daySet
-	// spent says that this decision judges no more jobs with calendars; nil sets no bound.
+	// spent says that no more jobs with calendars are judged by this decision; nil has no bound.
 	spent func() bool
 }
 
-// file is one file of the directory. Its present version and the version in use can differ.
+// file is one file of the directory. The version that it has and the version
+// that is in use can differ.
 type file struct {
-	// stamp is the newest one seen; since is when it was first seen.
+	// stamp is the newest that was seen, since is when it was first seen.
 	stamp stamp
 	since time.Time
-	// restless is since when the file keeps changing; zero if it is at rest.
+	// restless is since when it has not been at rest; zero if it is.
 	restless time.Time
-	// read is the stamp of the version that was read; zero if the newest was not read, or could not be.
+	// read is the stamp of the version that was read; zero if the newest
+	// was not, or not with success.
 	read stamp
-	// problems say why the newest version is refused.
+	// problems say why the newest version is not taken.
 	problems complaints
-	// digest is that of the newest version; empty if unknown.
+	// digest is the newest version's, empty if that is not known.
 	digest string
 
-	// good is the digest of the newest version of a module that compiled.
+	// good is the digest of the version of a module that was the last to
+	// compile.
 	good string
-	// docs are the jobs of the newest version of a definition without problems; empty without such a version.
+	// docs are the jobs of the version of a definition that was the last
+	// without problems; none if there was no such version.
 	docs []definition.Definition
-	// calendar is the days of the newest version of a calendar without problems; nil without one.
+	// calendar is the days of the version of a calendar that was the last without problems; nil if there was none.
 	calendar *daysOf
-	// shared are the defaults of the newest version of a file of defaults without problems, with its digest; nil without
-	// one.
+	// shared are the defaults of the version of a file of defaults that was the last without problems, with
+	// its digest; nil if there was none.
 	shared       *definition.Shared
 	sharedDigest string
-	// under is the key of the defaults with which a definition was read.
+	// under is the key of the defaults that a definition was read with.
 	under string
 }
 
-// unread reports that the contents of the newest version are not known yet.
+// unread says that what the newest version holds is not known yet.
 func (f file) unread() bool { return f.read.none() && f.problems.Len() == 0 }
 
-// binding is a job in force. It is immutable; equal pointers mean the same job.
+// binding is a job in force. It is never changed; a job whose binding is the
+// same pointer is the same job.
 type binding struct {
 	doc     definition.Definition
 	digest  string
@@ -111,26 +119,27 @@ type binding struct {
 	job     engine.Job
 }
 
-// outcome is the result of compiling a digest.
+// outcome is what became of compiling a digest.
 type outcome struct {
 	compiled compiled // nil if it failed
 	problems []string
-	// unjudged says that the host failed before it learned anything about the module: the next start tries it at once.
+	// unjudged says that the host failed before it learned anything of the module: the next start tries it at once.
 	unjudged bool
-	// trials have the results with costly configurations, by job; see costly.
+	// trials say, by job, how it went with a costly configuration; see costly.
 	trials map[string]trial
-	// again says that a failure is worth another try; until then this outcome is valid.
+	// again says that what failed is worth another try; until then this
+	// outcome holds.
 	again bool
 }
 
-// trial is whether a module fits a definition.
+// trial is whether a module goes together with a definition.
 type trial struct {
 	doc     definition.Definition
 	granted string // granted.key
 	problem string
 }
 
-// wish is a job to try.
+// wish is a job that is to be tried.
 type wish struct {
 	doc     definition.Definition
 	granted granted
@@ -147,29 +156,32 @@ type want struct {
 	turn         int // among those of its groups
 }
 
-// plan is what follows from a state.
+// plan is what a state asks for.
 type plan struct {
 	jobs    []*binding       // by name
 	refused []engine.Refusal // by file
 	compile []want           // in turn
-	// waiting are the jobs that will come into force if the digest compiles; by name.
+	// waiting are the jobs that are not in force and will be, if all goes
+	// well, when a digest is compiled; by name.
 	waiting map[string][]string
 	// needed are the digests that must stay compiled.
 	needed map[string]bool
-	// complaints are the reasons in refused, by file.
+	// complaints are what refused says in words, by file.
 	complaints map[string]complaints
-	// timetables counts those made for jobs with calendars. more says that some of these jobs wait for the next decision.
+	// timetables is how many were made for jobs with calendars. more says that some of these jobs wait for the next decision.
 	timetables int
 	more       bool
 }
 
-// patience is for how many rest times a file may keep changing before that is reported.
+// patience is how many times the rest time a file may be restless before that
+// is reported.
 const patience = 5
 
-// look takes over the result of a look at the directory. It returns the files to read now: those at rest whose newest
-// version was not read, or with all every file at rest. A file is at rest if it was last modified at least rest ago, or
-// (because clocks differ) has looked the same for that long. wake is when the first of the others may be at rest; zero
-// without one.
+// look takes over what was found in the directory. It returns the files to be
+// read now: those at rest whose newest version was not read, or with all set
+// every one at rest. A file is at rest if it was last modified a rest time ago,
+// or else (clocks differ) if it has looked the same for that long. wake is when
+// the first of the others may be at rest; zero if none is waited for.
 func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next state, read []string, wake time.Time) {
 	next = s
 	next.problem = l.problem
@@ -214,7 +226,7 @@ func (s state) look(l look, now time.Time, rest time.Duration, all bool) (next s
 	return next, read, wake
 }
 
-// earlier returns the earlier of two times, ignoring zero times.
+// earlier is the earlier of two times; zero is never.
 func earlier(a, b time.Time) time.Time {
 	if a.IsZero() || (!b.IsZero() && b.Before(a)) {
 		return b
@@ -222,8 +234,8 @@ func earlier(a, b time.Time) time.Time {
 	return a
 }
 
-// read takes over the contents of files. wake is when to look again at files that were not at rest after all; zero
-// without one.
+// read takes over the contents of files. wake is when to look again at those
+// that were not at rest after all; zero if all were.
 func (s state) read(contents map[string]content, now time.Time, rest time.Duration) (next state, wake time.Time) {
 	next = s
 	next.files = maps.Clone(s.files)
@@ -251,7 +263,7 @@ func (s state) read(contents map[string]content, now time.Time, rest time.Durati
 	return next, wake
 }
 
-// with returns the file after its newest version was read.
+// with is a file whose newest version was read.
 func (f file) with(c content) file {
 	f.read = c.stamp
 	if same := c.digest != "" && c.digest == f.digest && c.under == f.under; same {
@@ -286,18 +298,18 @@ func (s state) forget(name string) state {
 type claim struct {
 	file string
 	doc  definition.Definition
-	// lacks says what is wrong with the job's calendars, or with the jobs that it comes after; unread says that one of
-	// the calendars was not read yet.
+	// lacks says what is wrong with the calendars that the job names, or with the jobs that it comes after; unread says that one of
+	// them was not read yet.
 	lacks  string
 	unread bool
-	// table is the timetable of a job with calendars, without its jitter; nil for other jobs.
+	// table is the timetable of a job with calendars, without its jitter; nil for all others.
 	table *timetable.Timetable
 }
 
-// complaints are those about one file: the first ones, and the number of others.
+// complaints are those about one file: the first ones, and how many others there are.
 type complaints = words.Few[complaint]
 
-// report collects why files are refused.
+// report gathers why files are refused.
 type report struct {
 	complaints map[string]complaints
 	kept       map[string]bool
@@ -322,8 +334,8 @@ func (r *report) put(file string, c complaint) {
 	r.complaints[file] = all
 }
 
-// addJob adds a problem of a job. It adds none for a version that is not in force and that an unreadable version has
-// followed: what counts is the problem of the new one.
+// addJob says what is wrong with a job. Of a version that is not in force, and that another has
+// followed which cannot be read, nothing is said: what counts is what is wrong with the new one.
 func (r *report) addJob(s state, c claim, inForce bool, says complaint) {
 	if problems := s.files[c.file].problems; inForce || problems.Len() == 0 {
 		says.line, says.job = c.doc.Line, c.doc.Configuration.JobName
@@ -332,17 +344,19 @@ func (r *report) addJob(s state, c claim, inForce bool, says complaint) {
 	}
 }
 
-// decide determines which jobs are in force, which files are refused, and what has to be compiled, from the contents of
-// the files and the results for the modules.
+// decide works out which jobs are in force, which files are refused, and what
+// has to be compiled, from what the files hold and what became of the modules.
 //
-// A job in force has the newest valid version of its definition and the newest version of its module that compiled. While
-// the module is being compiled, the job stays unchanged, so that a definition and a module that were replaced together
-// take effect together. The job also stays unchanged if the two do not fit together, or if the module cannot be loaded.
-// It leaves when its definition or its module is deleted.
+// A job is in force with the newest version of its definition that is in order
+// and the newest version of its module that compiled. While the module is
+// being compiled the job stays as it was, so that a definition and a module
+// that were replaced together take effect together. If the two do not go
+// together, or the module cannot be had, the job stays as it was too. It
+// leaves when its definition or its module is deleted.
 //
-// If several definitions have the same job, the one in force stays, also over a restart; if none is in force, the file
-// with the job's name is used, or else the first by name. The other definitions of the job are refused, but not the other
-// jobs of their files.
+// If several definitions have the same job, the one in force stays, also over a
+// restart; if none is, the file with the job's name, and then the first by name, is taken. The others are refused, their files'
+// other jobs are not.
 func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) {
 	s.files = s.withBuiltin()
 	next := s
@@ -422,7 +436,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 			f := s.files[home]
 			for _, c := range claims[job] {
 				if !f.unread() {
-					r.addJob(s, c, false, complaint{text: fmt.Sprintf("belongs to %s, whose newest version is refused", home)})
+					r.addJob(s, c, false, complaint{text: fmt.Sprintf("is that of %s, whose newest version is not in order", home)})
 				}
 			}
 			continue // what it holds is not known yet, or it is being repaired
@@ -430,7 +444,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		a := next.attempt(room, owner, before, outcomes)
 		b := next.stay(a, owner, before, outcomes)
 		if b == nil && before != nil {
-			// Nothing that runs could claim to have been first any more.
+			// Nothing runs any more that could claim to have been first.
 			owner = choose(claims[job], nil, home)
 			a = next.attempt(room, owner, nil, outcomes)
 			b = a.binding
@@ -438,7 +452,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 		room.take(job, before, a, b, owner)
 		for _, c := range claims[job] {
 			if c.file != owner.file || c.doc.Line != owner.doc.Line {
-				r.addJob(s, c, false, complaint{text: fmt.Sprintf("is already defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)})
+				r.addJob(s, c, false, complaint{text: fmt.Sprintf("is defined in %s (line %d), expected one definition", owner.file, owner.doc.Line)})
 			}
 		}
 		if a.try {
@@ -500,7 +514,7 @@ func (s state) decide(outcomes map[string]outcome, now time.Time) (state, plan) 
 	return next, p
 }
 
-// withBuiltin returns the files, with the host's own modules that definitions name.
+// withBuiltin are the files, and beside them the host's own modules that definitions name.
 func (s state) withBuiltin() map[string]file {
 	files := maps.Clone(s.files)
 	delete(files, builtin.HTTP)
@@ -515,12 +529,13 @@ func (s state) withBuiltin() map[string]file {
 	return files
 }
 
-// apart reports whether all jobs that name a module run outside this process.
+// apart reports whether all jobs that name a module run outside of this process.
 func (s state) apart(digest string, users []claim) bool {
 	return !slices.ContainsFunc(users, func(c claim) bool { return s.inside(c.doc.Configuration, digest) })
 }
 
-// firstFire returns when the first of the jobs that name a module fires; zero if none has a schedule.
+// firstFire is when the first of the jobs that name a module fires; zero if none
+// has a schedule.
 func firstFire(users []claim, now time.Time) time.Time {
 	first := time.Time{}
 	for _, c := range users {
@@ -538,7 +553,7 @@ func firstFire(users []claim, now time.Time) time.Time {
 	return first
 }
 
-// urgency returns how soon a module is compiled or tried.
+// urgency is how soon a module is compiled or tried.
 func (s state) urgency(digest string, o outcome) int {
 	switch {
 	case o.again:
@@ -549,7 +564,7 @@ func (s state) urgency(digest string, o outcome) int {
 	return isNew
 }
 
-// choose returns the claim that gets the job: that of the file in force, else of its home, else the first one.
+// choose picks the claim that gets the job: that of the file in force, else of its home, else the first one.
 func choose(claims []claim, before *binding, home string) claim {
 	if before != nil {
 		home = before.job.File
@@ -560,8 +575,9 @@ func choose(claims []claim, before *binding, home string) claim {
 	return claims[0]
 }
 
-// stay returns the new binding if there is one, else the previous one if it may continue: its definition still claims the
-// job, and its module still exists. It continues with the present grants.
+// stay is the new binding if there is one, else the one before if it may go on:
+// its definition still claims the job, and its module is still there. It goes on
+// with what is granted now.
 func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string]outcome) *binding {
 	if a.binding != nil || before == nil || before.job.File != owner.file || outcomes[before.digest].compiled == nil {
 		return a.binding
@@ -572,7 +588,8 @@ func (s state) stay(a attempt, owner claim, before *binding, outcomes map[string
 	return s.regrant(before, outcomes[before.digest].compiled)
 }
 
-// attempt is the result of putting a job together: a binding, or a problem, or neither if that is not known yet.
+// attempt is what came of putting a job together: a binding, or a problem, or
+// neither if that is not known yet.
 type attempt struct {
 	binding *binding
 	problem string // of the module
@@ -583,7 +600,7 @@ type attempt struct {
 	granted granted
 }
 
-// open reports whether the job is accepted, or may be.
+// open reports whether the job is taken, or may be.
 func (a attempt) open() bool { return a.problem == "" && a.full == "" }
 
 // attempt makes the job if there is room for it.
@@ -597,10 +614,11 @@ func (s state) attempt(r *room, c claim, before *binding, outcomes map[string]ou
 	return s.bind(c, before, outcomes)
 }
 
-// missingModule is the problem of a definition whose module does not exist, or not yet.
+// missingModule is the problem of a definition whose module is not there, or not
+// there yet.
 const missingModule = "there is no such file beside the definition"
 
-// bind makes the job from the newest available versions.
+// bind makes the job from the newest versions that are to be had.
 func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attempt {
 	name, conf := c.doc.Module, c.doc.Configuration
 	if (path.Dir(name) != path.Dir(c.file) && name != builtin.HTTP) || strings.Contains(name, `\`) || kindOf(name) != aModule {
@@ -655,8 +673,8 @@ func (s state) bind(c claim, before *binding, outcomes map[string]outcome) attem
 	}}}
 }
 
-// groupOf returns the group of a job on its host: the jobs whose modules are signed by the same key, else the jobs of the
-// same definition file.
+// groupOf is the group of a job on its host: those whose modules one key has signed, else those
+// of one definition file.
 func groupOf(signer, file string) string {
 	if signer != "" {
 		return "key " + signer
@@ -664,13 +682,14 @@ func groupOf(signer, file string) string {
 	return "file " + file
 }
 
-// sameDocument compares two definitions without their place in the file.
+// sameDocument ignores where in the file the job is.
 func sameDocument(a, b definition.Definition) bool {
 	a.Line = b.Line
 	return reflect.DeepEqual(a, b)
 }
 
-// refusals sorts the report. A refusal that existed before keeps its time while its reasons stay the same.
+// refusals puts the report in order. A refusal that was there before keeps its
+// time while its reasons are the same.
 func (r *report) refusals(before map[string]engine.Refusal, now time.Time) (map[string]engine.Refusal, []engine.Refusal) {
 	by := make(map[string]engine.Refusal, len(r.complaints))
 	var list []engine.Refusal

@@ -270,7 +270,7 @@ func TestBrokenDefinitionAfterARefusedOne(t *testing.T) {
 	w.step()
 	w.expect(`d "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: job "a": module "b.wasm": there is no such file beside the definition`,
 		`refused b.yaml: line 1: job "b": module "c.wasm": there is no such file beside the definition`,
-		`refused c.yaml: line 1: job "d": is already defined in b.yaml (line 2), expected one definition`)
+		`refused c.yaml: line 1: job "d": is defined in b.yaml (line 2), expected one definition`)
 	w.write("a.yaml: !oops", "b.yaml: !wrong", "c.yaml: !worse")
 	w.step()
 	w.expect(`d "" b.yaml a.wasm @one.`, `refused a.yaml: line 1: !oops`, `refused (kept) b.yaml: line 1: !wrong`, `refused c.yaml: line 1: !worse`)
@@ -377,14 +377,14 @@ func TestOneNameTwice(t *testing.T) {
 	w.write("a.yaml: job z\njob x a.wasm a", "a.wasm: one.")
 	w.step()
 	w.expect(`x "a" a.yaml a.wasm @one.`, `y "" b.yaml b.wasm @bee.`, `z "" a.yaml a.wasm @one.`,
-		`refused b.yaml: line 1: job "x": is already defined in a.yaml (line 2), expected one definition`)
+		`refused b.yaml: line 1: job "x": is defined in a.yaml (line 2), expected one definition`)
 
 	// The one that runs stays, whatever its name.
 	w.write("0.yaml: job y b.wasm zero")
 	w.step()
 	w.expect(`x "a" a.yaml a.wasm @one.`, `y "" b.yaml b.wasm @bee.`, `z "" a.yaml a.wasm @one.`,
-		`refused 0.yaml: line 1: job "y": is already defined in b.yaml (line 2), expected one definition`,
-		`refused b.yaml: line 1: job "x": is already defined in a.yaml (line 2), expected one definition`)
+		`refused 0.yaml: line 1: job "y": is defined in b.yaml (line 2), expected one definition`,
+		`refused b.yaml: line 1: job "x": is defined in a.yaml (line 2), expected one definition`)
 
 	// The other takes over when it goes.
 	w.write("a.yaml: job z")
@@ -396,7 +396,7 @@ func TestOneNameTwice(t *testing.T) {
 	w.write("a.yaml: job z a.wasm 1\njob z a.wasm 2")
 	w.step()
 	w.expect(`x "b" b.yaml b.wasm @bee.`, `y "" b.yaml b.wasm @bee.`, `z "1" a.yaml a.wasm @one.`,
-		`refused a.yaml: line 2: job "z": is already defined in a.yaml (line 1), expected one definition`)
+		`refused a.yaml: line 2: job "z": is defined in a.yaml (line 1), expected one definition`)
 }
 
 func TestUnreadable(t *testing.T) {

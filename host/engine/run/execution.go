@@ -20,14 +20,14 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// streamTurn is how long a streaming item runs while others of its job wait for its place: giving the place up ends its
-// run, which takes commits.
+// streamTurn is how long a streaming item runs while others of its job wait for its
+// place: its run has to end for that, which takes commits.
 const streamTurn = 10 * time.Second
 
-// Execution is the run of one item in one fire, and the host as its guest sees it (abi.Host). It is safe for concurrent
-// use.
+// Execution is one item of one fire, and what its guest sees of the host
+// (abi.Host). It is safe for concurrent use.
 type Execution struct {
-	// Item and Fence identify the run. They are immutable.
+	// Item and Fence are the run's. They are not changed.
 	Item  int
 	Fence int64
 
@@ -71,28 +71,32 @@ type Execution struct {
 	lost      bool
 }
 
-// Ended is the end of an item's run.
+// Ended is the news that an item's run is over.
 type Ended struct {
 	Run    *Execution
 	Result abi.Result
 	// Unstarted: no guest ran; the instant is to be handed back.
 	Unstarted bool
-	// Unfinished: the guest was stopped, or stopped itself, because the host stops; the run stays open, as after a crash.
+	// Unfinished: the guest was stopped, or stopped, because the host stops; the
+	// run stays open, as after a crash.
 	Unfinished bool
-	// Moved: a streaming loop stopped because the item moves; the fire is handed back, and continues on the next owner.
+	// Moved: a streaming loop stopped because the item moves; the fire is handed
+	// back, and goes on with the next owner.
 	Moved bool
-	// Later is when the item is to run again, because its guest asked for that; zero otherwise. The fire is handed back.
+	// Later is when the item is to run again, because the guest asked for that; zero: it did not. The fire is handed
+	// back.
 	Later time.Time
 	// Late: no guest ran, because it would have started too late.
 	Late bool
-	// Reason is recorded with the outcome, if the outcome alone does not say why.
+	// Reason is kept with the outcome, if the outcome alone does not say why.
 	Reason reason.Reason
 }
 
 // HandedBack reports whether the fire stays due for the item.
 func (e Ended) HandedBack() bool { return e.Unstarted || e.Moved || !e.Later.IsZero() }
 
-// Completing returns what a completion of the run writes: the item's state as the run knows it, and the offset.
+// Completing is what a completion of the run writes down: the item's state as the
+// run knows it, and the offset.
 func (e Ended) Completing(outcome, why string) coordination.Ended {
 	r := e.Run
 	r.offsets.alone()
@@ -115,16 +119,17 @@ func (e Ended) Completing(outcome, why string) coordination.Ended {
 	return out
 }
 
-// Fire returns the fire that the run belongs to.
+// Fire is the fire that the run belongs to.
 func (e *Execution) Fire() *Fire { return e.fire }
 
-// Attempt returns the number of the newest attempt; 0 before the first.
+// Attempt is the number of the newest attempt; 0 before the first.
 func (e *Execution) Attempt() int { return int(e.attempt.Load()) }
 
-// Done returns the progress that the guest has reported.
+// Done is how far the guest says that it is.
 func (e *Execution) Done() (done, total int64) { return e.done.Load(), e.total.Load() }
 
-// Since returns when the newest attempt began, and StartedAt when the first did, by the wall clock; zero before.
+// Since is when the newest attempt began, StartedAt when the first did, by the wall
+// clock; zero before.
 func (e *Execution) Since() time.Time { return unixMilli(e.since.Load()) }
 
 // StartedAt is explained at Since.
@@ -137,7 +142,8 @@ func unixMilli(ms int64) time.Time {
 	return time.UnixMilli(ms)
 }
 
-// QueuedSince returns when the run began to wait for a slot, by Go's own clock; zero if it does not wait.
+// QueuedSince is since when the run waits for a slot, by Go's own clock; zero if it
+// does not.
 func (e *Execution) QueuedSince() time.Time {
 	if queued := e.queued.Load(); queued != 0 {
 		return e.fire.At.Add(time.Duration(queued))
@@ -148,8 +154,9 @@ func (e *Execution) QueuedSince() time.Time {
 // Queued reports whether the run waits for a slot, or for the memory of its first attempt.
 func (e *Execution) Queued() bool { return e.queued.Load() != 0 || !e.started.Load() }
 
-// Save begins to save the offset that the guest has staged: it returns the offset, and keeps the guest from committing
-// until Saved is called. staged is false without one; busy says that the guest is committing at this moment.
+// Save begins to save what the guest has staged: it returns that, and keeps the
+// guest from committing until the caller has called Saved. It returns false if there
+// is nothing; busy says that the guest is just committing.
 func (e *Execution) Save() (save coordination.Ended, staged, busy bool) {
 	if !e.offsets.TryAcquire(turns) {
 		return save, false, true
@@ -161,8 +168,8 @@ func (e *Execution) Save() (save coordination.Ended, staged, busy bool) {
 	return coordination.Ended{State: e.state, Offset: e.staged, HasOffset: true}, true, false
 }
 
-// Saved ends what Save began. state is the item's state after the commit, nil if it did not take effect; lost says that
-// another host owns the item.
+// Saved ends what Save began. state is the item's after the commit, nil if that did
+// not take effect; lost says that the item is another host's.
 func (e *Execution) Saved(state *coordination.ItemState, lost bool) {
 	if state != nil {
 		e.state, e.staged, e.isStaged = *state, nil, false
@@ -187,32 +194,33 @@ func (e *Execution) Cancel(c abi.Cancel) {
 	}
 }
 
-// Yield asks a streaming loop to stop after its batch. Other guests continue.
+// Yield asks a streaming loop to stop after its batch. Other guests run on.
 func (e *Execution) Yield() {
 	if e.fire.Guest.StreamingProcess && e.reason.CompareAndSwap(int32(abi.CancelNone), int32(abi.CancelYield)) {
 		e.wake()
 	}
 }
 
-// Move asks a streaming loop to stop after its batch, because another host is to continue the item. Other guests
-// continue: their item moves when they end.
+// Move asks a streaming loop to stop after its batch, for the item is to go on at
+// another host. Other guests run on: their item moves when they end.
 func (e *Execution) Move() {
 	e.moving.Store(true)
 	e.Yield()
 }
 
-// moved reports whether the guest ended early because of Move.
+// moved reports whether the guest ended early because of that.
 func (e *Execution) moved(r abi.Result) bool {
 	return e.moving.Load() && e.stoppedEarly(r, abi.CancelYield)
 }
 
-// stoppedEarly reports whether the guest ended before its work was done because it was cancelled for one of the reasons.
+// stoppedEarly reports whether the guest ended before its work was done because it
+// was cancelled for one of the reasons.
 func (e *Execution) stoppedEarly(r abi.Result, reasons ...abi.Cancel) bool {
 	return r.Yielded || (r.Outcome == abi.OutcomeCancelled && slices.Contains(reasons, abi.Cancel(e.reason.Load())))
 }
 
-// AwaitCancel returns when the guest should end, or when ctx has ended. It does not return for Yield, because the guest
-// then finishes its batch. Only one goroutine may call it at a time.
+// AwaitCancel returns when the guest is to end, or ctx has ended. A guest that is asked
+// to yield is not to end: it finishes its batch. One goroutine calls it at a time.
 func (e *Execution) AwaitCancel(ctx context.Context) {
 	for ctx.Err() == nil {
 		noticed := make(chan struct{})
@@ -239,7 +247,8 @@ func (e *Execution) AwaitCancel(ctx context.Context) {
 	}
 }
 
-// wake wakes a streaming item that waits for its slot, and a guest that waits in a call of a capability.
+// wake wakes a streaming item that waits for its slot, and a guest that waits for
+// the world outside.
 func (e *Execution) wake() {
 	e.notice.Lock()
 	if e.noticed != nil {
@@ -252,8 +261,9 @@ func (e *Execution) wake() {
 	}
 }
 
-// Pause gives the slot of a streaming item to the next waiter, and returns when the item has a slot again or should end.
-// If others of the job wait for its place, the item ends, and begins again with what is due then.
+// Pause gives the slot of a streaming item to the next in line, and returns
+// when the item has a slot again or is to end. If others of the job wait for its
+// place, the item ends, and begins again with what is due then.
 func (e *Execution) Pause(ctx context.Context) {
 	if e.slot == nil || e.asked == nil || abi.Cancel(e.reason.Load()) != abi.CancelNone {
 		return
@@ -267,15 +277,17 @@ func (e *Execution) Pause(ctx context.Context) {
 		return
 	}
 	e.queue()
-	// It waits behind the items of its job that wait now, whose instants are newer than its own.
+	// In line behind the items of its job that wait now, whose instants are
+	// newer than its own.
 	e.slot.Again(e.fire.job.Clock().UnixMilli(), e.asked, ctx.Done())
 	e.queued.Store(0)
 }
 
-// queue records that the run waits for a slot from now on.
+// queue notes that the run waits for a slot from now on.
 func (e *Execution) queue() { e.queued.Store(max(int64(time.Since(e.fire.At)), 1)) }
 
-// Busy returns why an item that has begun cannot begin once more. runs is set if its guest was started.
+// Busy says why an item that was begun cannot begin once more. runs is set if its
+// guest was started.
 func (e *Execution) Busy(now time.Time) (why reason.Reason, runs bool) {
 	switch since := e.queued.Load(); {
 	case since != 0:
@@ -286,8 +298,9 @@ func (e *Execution) Busy(now time.Time) (why reason.Reason, runs bool) {
 	return reason.New(reason.ItemRuns), true
 }
 
-// Cancelled is called by the guest, and before every import with an effect. A doubtful session does not cancel the guest
-// until the doubt has lasted so long that the guest needs the remaining time to end.
+// Cancelled is asked by the guest, and before every import with an effect. A
+// session in doubt is no reason to stop until it is in such doubt that the
+// guest needs the time that is left to end by itself.
 func (e *Execution) Cancelled() abi.Cancel {
 	if c := abi.Cancel(e.reason.Load()); c != abi.CancelNone && c != abi.CancelYield {
 		return c
@@ -302,8 +315,9 @@ func (e *Execution) Cancelled() abi.Cancel {
 	return abi.Cancel(e.reason.Load())
 }
 
-// Log passes on a guest's line. After a halt, a process may continue a guest whose item another host owns by now: its
-// lines would look like the owner's, so that they are dropped, with one warning.
+// Log passes a guest's line on. A halted process may go on in a guest whose item
+// is another host's by now: its lines would look like the owner's, and are
+// dropped, with one word to the operator.
 func (e *Execution) Log(level int, msg string, kv []string) {
 	f := e.fire
 	if f.job.OnLog == nil || e.isMuted() {
@@ -322,7 +336,7 @@ func (e *Execution) isMuted() bool {
 		return false
 	}
 	if !e.muted.Swap(true) {
-		f.job.Log.Warn("a guest continues after this host has lost its item: its log lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
+		f.job.Log.Warn("a guest goes on after its item was lost to this host: its lines are dropped", zap.Int("item", e.Item), zap.String("run", e.RunID()))
 	}
 	return true
 }
@@ -334,8 +348,8 @@ func (e *Execution) line(level int, msg string, kv []string) event.GuestLog {
 		Message: msg, Attrs: kv}
 }
 
-// lineTime returns the time of a new line. It is later than that of every other line of the fire on this host, even if
-// the clock stands still or is set back, because readers identify and order lines by their times.
+// lineTime is the time of a new line. It is later than that of every other line of the fire on this
+// host, also if the clock stands still or is set back: readers tell lines apart, and put them in order, by their times.
 func (f *Fire) lineTime() time.Time {
 	now := f.job.Clock()
 	wall := now.UnixNano()
@@ -348,7 +362,7 @@ func (f *Fire) lineTime() time.Time {
 	}
 }
 
-// wholeLog returns the receiver of all lines of the guest; nil without one.
+// wholeLog takes all lines of the guest for what keeps them; nil: nothing does.
 func (e *Execution) wholeLog() *abi.WholeLog {
 	whole := e.fire.job.WholeLog
 	if whole == nil {
@@ -361,8 +375,8 @@ func (e *Execution) wholeLog() *abi.WholeLog {
 	}}
 }
 
-// isLost reports whether another host owns, or may own, the item: the guest was asked to end for that, or the session is
-// over. A doubtful session still keeps the item.
+// isLost reports whether the item is, or may be, another host's: the guest was
+// asked to, or the session is over. A session in doubt still keeps it.
 func (e *Execution) isLost() bool {
 	if abi.Cancel(e.reason.Load()) == abi.CancelLost {
 		return true
@@ -371,16 +385,16 @@ func (e *Execution) isLost() bool {
 	return trust == registry.TrustLost
 }
 
-// LogEnabled accepts every line; the receivers filter.
+// LogEnabled lets every line through; the sinks decide.
 func (e *Execution) LogEnabled(int) bool { return e.fire.job.OnLog != nil }
 
-// Progress records the guest's progress.
+// Progress notes how far the guest is.
 func (e *Execution) Progress(done, total int64) {
 	e.done.Store(done)
 	e.total.Store(total)
 }
 
-// Metric passes on a guest's value.
+// Metric passes a guest's value on.
 func (e *Execution) Metric(kind int, name string, value int64) abi.Code {
 	sink := e.fire.job.OnMetric
 	if sink == nil {
@@ -389,21 +403,21 @@ func (e *Execution) Metric(kind int, name string, value int64) abi.Code {
 	return sink(event.GuestMetric{Job: e.fire.job.Name, Kind: kind, Name: name, Value: value})
 }
 
-// named returns the run as events name it.
+// named is the run as those know it who watch the host.
 func (e *Execution) named() event.Run {
 	f := e.fire
 	return event.Run{Job: f.job.Name, Instant: f.ID.Time(), Trigger: f.ID.Trigger, Item: e.Item, RunID: e.RunID()}
 }
 
-// OutsideCall passes on a call of the guest to the outside. It is called by any goroutine, only if the run's trace is
-// recorded.
+// OutsideCall passes on what the guest did outside. It is called by any goroutine, and
+// only if the run has a trace that is recorded.
 func (e *Execution) OutsideCall(c abi.OutsideCall) {
 	if sink := e.fire.job.OnCall; sink != nil {
 		sink(event.GuestCall{Run: e.named(), Time: e.fire.job.Clock(), OutsideCall: c})
 	}
 }
 
-// traceparent begins the run's next span in its trace; empty without traces.
+// traceparent begins the run's next part in its trace; empty if there are no traces.
 func (e *Execution) traceparent() string {
 	if begin := e.fire.job.Traceparent; begin != nil {
 		return begin(e.named())
@@ -411,7 +425,7 @@ func (e *Execution) traceparent() string {
 	return ""
 }
 
-// StageOffset sets the newest offset; the job's loop makes it durable.
+// StageOffset notes the newest offset; the job's loop makes it durable.
 func (e *Execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	if c := e.Cancelled(); c == abi.CancelLost {
 		return abi.ErrCancelled
@@ -429,8 +443,9 @@ func (e *Execution) StageOffset(_ context.Context, offset []byte) abi.Code {
 	return abi.OK
 }
 
-// CommitOffset makes the offset durable before it returns. It waits if the job commits more often than its quota, and,
-// while the session is in doubt, until the doubt ends.
+// CommitOffset makes the offset durable before it returns. It waits for its turn
+// if the job commits more often than it may, and while the session is in doubt
+// for the end of the doubt, one way or the other.
 func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	if !e.fire.job.MayCommit(ctx) || !e.certain(ctx) {
 		return abi.ErrCancelled
@@ -459,9 +474,10 @@ func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 		if errors.Is(err, registry.ErrConflict) {
 			e.fire.job.Refused()
 		}
-		e.fire.job.Log.Warn("committing an offset failed", zap.Int("item", e.Item), zap.Error(err))
+		e.fire.job.Log.Warn("committing an offset", zap.Int("item", e.Item), zap.Error(err))
 		if e.isStaged {
-			// It may have taken effect, so that the offset staged before must not replace it.
+			// It may have taken effect. What was staged before must not be put
+			// in its place.
 			e.staged = slices.Clone(offset)
 		}
 		return abi.ErrUnavailable
@@ -475,7 +491,8 @@ func (e *Execution) CommitOffset(ctx context.Context, offset []byte) abi.Code {
 	return abi.ErrConflict
 }
 
-// certain waits until the session is live. It returns false if this host loses the item, or ctx ends, before.
+// certain waits until the session is live, and reports false if the item is
+// lost to this host, or ctx ended, before.
 func (e *Execution) certain(ctx context.Context) bool {
 	for {
 		if e.Cancelled() == abi.CancelLost {

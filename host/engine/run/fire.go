@@ -1,5 +1,5 @@
-// Package run carries out a fire: its listeners, its workers, and the guests of its items. It reports to the job of the
-// fire, and makes no decisions for it.
+// Package run carries out a fire: its listeners, its workers, and the guests of its
+// items. It reports to the job that the fire belongs to, and decides nothing for it.
 package run
 
 import (
@@ -23,27 +23,28 @@ import (
 	"github.com/wasmjob/wasmjob/internal/slots"
 )
 
-// Owner is the job of a fire. Fires call it from their goroutines.
+// Owner is the job that a fire belongs to. Fires call it from their goroutines.
 type Owner interface {
-	// Clock returns the wall clock that the host uses.
+	// Clock is the wall clock that the host goes by.
 	Clock() time.Time
-	// RegistryClock returns the earliest time that the registry's clock can show; zero if unknown.
+	// RegistryClock is what the registry's clock shows at least, as far as it is known.
 	RegistryClock() time.Time
-	// Registry returns the host's session, for one goroutine. Trust returns how far the session is trusted; see
-	// [registry.Center].
+	// Registry is the host's session, for one goroutine, and Trust says whether it
+	// lives; see [registry.Center].
 	Registry() registry.Center
 	Trust() (registry.Trust, <-chan struct{})
-	// Emit reports an event. Expired reports a wait that took too long. HandleError gives a failure to the job's error
-	// handler.
+	// Emit reports an event. Expired reports a wait that has taken too long, HandleError
+	// hands a failure to the job's error handler.
 	Emit(event.Event)
 	Expired(e *event.WaitError, items ...int)
 	HandleError(c jobconfig.Configuration, what string, r abi.Result, fields ...zap.Field)
-	// MayLog uses the job's quota for one line of bytes bytes. MayCommit waits for the job's quota of offset commits.
-	// They return false without one.
+	// MayLog uses the job's quota for one line of so many bytes, MayCommit that of
+	// commits of offsets, for which it waits. They report false if there is none.
 	MayLog(bytes int) bool
 	MayCommit(context.Context) bool
-	// Staged: an execution has an offset to save. Refused: a commit of an offset met a conflict. Ended: a run has ended.
-	// Over: the goroutine of the fire has ended. Listens: a listener has run for LongListener, or has ended after that.
+	// Staged: an execution has an offset to be saved. Refused: a commit of one met
+	// a conflict. Ended: a run is over. Over: the goroutine of the fire has ended.
+	// Listens: a listener has run for LongListener, or has ended after that.
 	Listens()
 	Staged()
 	Refused()
@@ -51,13 +52,13 @@ type Owner interface {
 	Over(*Fire)
 }
 
-// Job is what the fires of a job know of it. It is immutable.
+// Job is what the fires of a job know of it. It is not changed.
 type Job struct {
 	Owner
 	Name   string
 	Layout tree.Layout
 	Log    *zap.Logger
-	// Account is the job's account of the host's slots; the job may have Slots at the same time.
+	// Account is the job's in the host's slots, of which it may have Slots at once.
 	Account *slots.Account
 	Slots   int
 	// HostInfo and the functions are those of the host's Config.
@@ -70,30 +71,31 @@ type Job struct {
 	Traceparent func(event.Run) string
 }
 
-// Begun is what one commit has begun, and how it is to run.
+// Begun is what was begun in one commit, and how it is to run.
 type Begun struct {
 	Self   tree.JobInstance
 	ID     tree.Fire
 	Config jobconfig.Configuration
 	Guest  jobconfig.Guest
-	// Exec runs the items. The fire has a use of it, which the owner ends.
+	// Exec is what runs the items. The fire has a use of it, which the owner ends.
 	Exec abi.Executor
 	// Absent are items of this host that are due and do not run in this fire.
 	Absent tree.Items
-	// At is when the fire began, by Go's own clock; Previous and Next are the instants around it.
+	// At is when, by Go's own clock; Previous and Next are the instants around it.
 	At             time.Time
 	Previous, Next time.Time
-	// Delay is how long the job's jitter delays the start.
+	// Delay is by how much the job's jitter puts off the start.
 	Delay time.Duration
-	// Workers is how many items run at the same time in this fire, Places how many of the job in all its fires.
+	// Workers is how many items run at once, Places how many of the job in all its
+	// fires.
 	Workers, Places int
-	// Announces is set if Java hosts may wait for this host's items in the phases of listeners that run once over all
-	// hosts.
+	// Announces is set if Java hosts may wait for this host's items in the phases of
+	// listeners that run once over all.
 	Announces bool
 }
 
-// Fire is one fire of a job on this host: the items that one commit has begun, the workers that run them, and what is
-// still open.
+// Fire is one firing of a job on this host: items that were begun in one commit,
+// the workers that run them, and what is still open.
 type Fire struct {
 	Begun
 	Runs []*Execution // by item
@@ -101,34 +103,34 @@ type Fire struct {
 	job     *Job
 	taskID  string
 	started time.Time
-	// listened is how long the listeners before the items took; opened is when the items could begin. They do not change
-	// once workers run.
+	// listened is how long the listeners took that run before the items, opened when
+	// the items could begin. They are not changed once workers run.
 	listened time.Duration
 	opened   time.Time
-	// taken is how many of Runs workers have taken, or were handed back.
+	// taken is how many of Runs have been taken by workers, or handed back.
 	taken atomic.Int64
-	// handBack is closed when no more items may start; see ReturnQueued.
+	// handBack is closed when nothing more may start; see ReturnQueued.
 	handBack chan struct{}
 	left     left
 	workers  sync.WaitGroup
-	// ended is the end of the attempt that ended last, in nanoseconds after started.
+	// ended is how long after started the newest attempt ended that has ended, in nanoseconds.
 	ended   atomic.Int64
 	orphans atomic.Bool // a worker process has ended under an item: there are no more helpers
 	// lastLine is the time of the newest line of its guests, in Unix nanoseconds; see lineTime.
 	lastLine atomic.Int64
-	// waits is the wait of the fire's goroutine for other hosts; nil without one.
+	// waits is what the fire's goroutine waits for of other hosts; nil for nothing.
 	waits atomic.Pointer[ListenerWait]
-	// listener is the listener that runs, or waits for a slot; nil without one.
+	// listener is the one that runs, or waits for a slot; nil for none.
 	listener atomic.Pointer[Listener]
 
-	// State that the loop of the job keeps; this package does not use it.
+	// What the loop of the job keeps of it; nothing here uses that.
 	Open       int         // runs whose completion has not taken effect
 	Outcome    abi.Outcome // the worst of its runs that are over; see Note
 	GuestsDone bool
 	Thrown     bool // an item failed and the error handler is THROW
 }
 
-// Args returns the arguments of a fire's trigger, for events; nil without any.
+// Args are the arguments of the trigger of a fire, for events; nil if it has none.
 func Args(id tree.Fire) *event.TriggerArgs {
 	if !id.HasArgs() {
 		return nil
@@ -141,20 +143,21 @@ func Args(id tree.Fire) *event.TriggerArgs {
 	return args
 }
 
-// Note includes an outcome in that of the fire.
+// Note takes an outcome into that of the fire.
 func (f *Fire) Note(o abi.Outcome) {
 	if tree.Worse(string(o), string(f.Outcome)) {
 		f.Outcome = o
 	}
 }
 
-// New returns the fire of begun items. states are the items' states; before are their states before the begin, or nil if
-// the items were taken over. The fire does nothing until Run.
+// New returns the fire of what was begun: states are those of the items, before is what
+// was known of them until then, nil if they were taken over. It does nothing until Run
+// is called.
 func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire {
 	f := &Fire{Begun: b, job: job, started: time.Now(), handBack: make(chan struct{}), left: left{none: make(chan struct{})}, Open: len(states), Outcome: abi.OutcomeOK}
 	parameters, err := jobconfig.ParseItemParameters(b.Config.ShardingItemParameters)
 	if err != nil {
-		job.Log.Error("the item parameters are invalid", zap.Error(err)) // refused by Validate before
+		job.Log.Error("item parameters", zap.Error(err)) // refused by Validate before
 	}
 	items := slices.Sorted(maps.Keys(states))
 	f.taskID = tree.TaskID(job.Name, items, b.Self.ID)
@@ -174,7 +177,7 @@ func New(job *Job, b Begun, states, before map[int]coordination.ItemState) *Fire
 	return f
 }
 
-// Items returns the begun items, ascending.
+// Items are those that were begun, ascending.
 func (f *Fire) Items() []int {
 	items := make([]int, len(f.Runs))
 	for i, e := range f.Runs {
@@ -183,7 +186,7 @@ func (f *Fire) Items() []int {
 	return items
 }
 
-// Source returns what made the fire.
+// Source is what made the fire.
 func (f *Fire) Source() abi.Source { return abi.Source(f.ID.Source) }
 
 // announced reports whether the listeners that run once over all hosts run for it.
@@ -191,11 +194,12 @@ func (f *Fire) announced() bool {
 	return slices.Contains([]abi.Source{abi.SourceSchedule, abi.SourceTrigger, abi.SourceBackfill}, f.Source())
 }
 
-// Started returns when its begin was answered.
+// Started is when its begin was answered.
 func (f *Fire) Started() time.Time { return f.started }
 
-// Took returns how long the fire has taken on this host: from its begin to the end of the attempt that ended last,
-// without the listeners after the items and the completion. Before the end of any attempt it is the time since the begin.
+// Took is how long the fire has taken here: from its begin to the end of the newest attempt that has
+// ended. What listeners do after the items, and the completion, is not in it. Without an attempt it is
+// the time since the begin.
 func (f *Fire) Took() time.Duration {
 	if took := f.ended.Load(); took != 0 {
 		return time.Duration(took)
@@ -203,13 +207,14 @@ func (f *Fire) Took() time.Duration {
 	return time.Since(f.started)
 }
 
-// Waits returns the fire's wait for other hosts; nil without one.
+// Waits is what the fire waits for of other hosts; nil for nothing.
 func (f *Fire) Waits() *ListenerWait { return f.waits.Load() }
 
-// Listener returns the listener that runs, or waits for a slot; nil without one.
+// Listener is the listener that runs, or waits for a slot; nil for none.
 func (f *Fire) Listener() *Listener { return f.listener.Load() }
 
-// Run is the fire's own goroutine: it runs listeners and workers, and reports when all of them are done.
+// Run is the fire's own goroutine: listeners, workers, and the news that all of
+// them are done.
 func (f *Fire) Run(guests context.Context) {
 	var once sync.WaitGroup
 	once.Go(func() { f.announce(guests, guarantee.Started, abi.ExportBeforeOnce) })
@@ -217,8 +222,9 @@ func (f *Fire) Run(guests context.Context) {
 	f.before(guests)
 	f.opened = time.Now()
 	f.listened = f.opened.Sub(began)
-	// One worker for each processor is enough for short items: each further worker needs another instance. More workers
-	// come when items take long.
+	// One worker for each processor is enough for items that come and go: a
+	// worker more is one more instance to make. The others come when items take
+	// their time.
 	few := min(f.Workers, runtime.GOMAXPROCS(0))
 	f.spawn(guests, few)
 	if few < f.Workers && f.slow(guests, few) {
@@ -231,15 +237,15 @@ func (f *Fire) Run(guests context.Context) {
 	f.job.Over(f)
 }
 
-// briskItem is the longest duration of an item for which a worker per processor is enough; brisk is how long to wait to
-// see that.
+// briskItem is how long an item takes at most, if a worker for each processor
+// is enough; brisk is how long it is waited to see that.
 const (
 	briskItem = time.Millisecond
 	brisk     = 10 * time.Millisecond
 )
 
-// slow waits until all items are taken. It returns true as soon as they take more than briskItem each with so many
-// workers.
+// slow waits until all items are taken, and reports true as soon as they take
+// more than briskItem each with so many workers.
 func (f *Fire) slow(guests context.Context, workers int) bool {
 	ticker := time.NewTicker(brisk)
 	defer ticker.Stop()
@@ -259,9 +265,9 @@ func (f *Fire) slow(guests context.Context, workers int) bool {
 	}
 }
 
-// previousRun returns the run of another instance in a record. It returns nil if the record has none, or does not
-// identify it: a takeover does not record whether the run was of a trigger or of an instant, and a run that was handed
-// back does not count.
+// previousRun is what a record has of a run of another instance. Nil if it
+// tells of none, or not of which: a takeover leaves open whether it was of the
+// trigger or of the instant, and a run that was handed back is no run.
 func previousRun(self string, r tree.Record) *event.PreviousRun {
 	if r.Begun == 0 || r.Owner == "" || r.Owner == self || r.IsHandedBack() ||
 		(r.Source == string(abi.SourceFailover) && r.Trigger != 0) {

@@ -24,7 +24,7 @@ type ListenerWait struct {
 	Since  time.Time
 }
 
-// For returns words for what the fire waits for.
+// For says in words what is waited for.
 func (w *ListenerWait) For() string {
 	return "the items of the other hosts, around the listener " + w.export
 }
@@ -44,26 +44,26 @@ func (f *Fire) after(guests context.Context) {
 // Listener is a listener of a fire that runs, or waits for a slot.
 type Listener struct {
 	Export string
-	// Since is when it began to run or wait, by Go's own clock.
+	// Since is when it began to, by Go's own clock.
 	Since time.Time
 
 	run *Execution
 }
 
-// Abort asks the listener to end by the given time; it returns true for the first call. Press stops the listener by force
-// if that time has passed; otherwise it returns that time.
+// Abort asks the listener to end by the given time, and reports true for the first time. Press stops it by force if that
+// time is over, and returns it if it is not.
 func (l *Listener) Abort(why reason.Reason, until time.Time) (first bool) {
 	first, _ = l.run.Abort(why, until)
 	return first
 }
 
-// Press is described at Abort.
+// Press is described with Abort.
 func (l *Listener) Press(now time.Time) (at time.Time) { return l.run.Press(now) }
 
-// LongListener is how long a listener runs before its owner learns of it.
+// LongListener is how long a listener runs before its owner hears of it.
 const LongListener = time.Second
 
-// listen runs a listener export in its own instance.
+// listen runs a listener export in an instance of its own.
 func (f *Fire) listen(guests context.Context, export string) {
 	if !f.Exec.HasListener(export) {
 		return
@@ -81,8 +81,8 @@ func (f *Fire) listen(guests context.Context, export string) {
 			f.job.Listens()
 		}
 	}()
-	// Fires overlap, and so do their listeners: each takes a place of the job, because one job could otherwise occupy all
-	// slots.
+	// Fires overlap, and so do their listeners: a place for each, or one job
+	// had all slots in the end.
 	slot := slots.Hold{Account: f.job.Account}
 	if !slot.Take(f.job.Slots, f.ID.Instant, nil, own.Done()) {
 		f.notListened(e, export)
@@ -102,8 +102,8 @@ func (f *Fire) listen(guests context.Context, export string) {
 	f.attend(own, worker, e, export)
 }
 
-// attend makes a worker run a listener, which has a time limit. Like an item, the listener runs once more if its worker
-// process has ended under it, because another guest may have ended the process.
+// attend has a worker run a listener, which has a limit. As an item, it runs once more if its worker process has ended
+// under it: another guest may have ended that.
 func (f *Fire) attend(own context.Context, worker abi.Worker, e *Execution, export string) {
 	wall := f.job.Clock()
 	limit := listenerTimeout
@@ -136,8 +136,8 @@ func (f *Fire) attend(own context.Context, worker abi.Worker, e *Execution, expo
 	}
 }
 
-// notListened reports a listener that an operator has killed before it began. It does not report a listener that does not
-// begin because guests are to end.
+// notListened reports a listener that an operator has killed before it began. One that does not begin because guests are
+// to end is not reported.
 func (f *Fire) notListened(e *Execution, export string) {
 	if ended, killed := e.KilledBefore(); killed {
 		f.reportListener(export, ended.Result, 0, false)
@@ -158,18 +158,19 @@ func reasonOf(export, message string) string {
 	return export + ": " + message
 }
 
-// listenerTimeout bounds a listener, or the job's timeout does if that is shorter. It also bounds how long hosts wait for
-// each other around a listener that runs once over all hosts.
+// listenerTimeout bounds a listener, as the job's timeout does if that is shorter, and how long hosts wait for each other
+// around one that runs once over all of them.
 const listenerTimeout = time.Minute
 
-// javaListener is how long the listener of a Java host that came last may still run.
+// javaListener is how long a Java host that came last may be at its listener.
 const javaListener = 2 * time.Second
 
-// javaWaits is how long after its marks a Java host may not yet wait for the end of the phase: it first reads the marks,
-// and does not notice an end in between. It waits without a limit.
+// javaWaits is how long after its marks a Java host may not wait yet for the end of the phase: it looks at the
+// marks first, and what ends meanwhile it does not notice. It waits without a limit.
 const javaWaits = 500 * time.Millisecond
 
-// once runs a listener on one host only: the last of all hosts to get here. The others wait until it has run.
+// once runs a listener on one host only: the last of all hosts to come here.
+// The others wait until it has run.
 func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string) {
 	if !f.Exec.HasListener(export) || !f.announced() {
 		return // some items of a fire that the others had before
@@ -199,7 +200,7 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 		}
 		f.endPhase(guests, phase)
 	case err == nil && s.Outrun:
-		f.job.Log.Warn("a listener that runs once over all hosts does not run in this fire, because some items already run a later fire",
+		f.job.Log.Warn("a listener that runs once over all hosts does not run in this fire: some items are in a later one already",
 			zap.String("export", export), zap.Time("instant", f.ID.Time()), zap.Stringer("missing", s.Missing))
 	case err != nil && guests.Err() == nil && ctx.Err() != nil:
 		idle := f.idleJava(guests, s.Missing)
@@ -214,7 +215,7 @@ func (f *Fire) once(guests context.Context, phase guarantee.Phase, export string
 	}
 }
 
-// sleep waits for d. It returns false if guests are to end before.
+// sleep waits, and reports false if guests are to end meanwhile.
 func sleep(guests context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -226,16 +227,16 @@ func sleep(guests context.Context, d time.Duration) bool {
 	}
 }
 
-// idleJava returns the Java hosts that own items which have not come to a phase, and that run none of them.
+// idleJava are the Java hosts that own items which have not come to a phase, and run none of them.
 func (f *Fire) idleJava(guests context.Context, missing tree.Items) []string {
 	idle, err := guarantee.IdleJava(guests, f.job.Registry(), f.job.Layout, missing)
 	if err != nil && guests.Err() == nil {
-		f.job.Log.Warn("looking for Java hosts that run nothing failed", zap.Error(err))
+		f.job.Log.Warn("looking for Java hosts that run nothing", zap.Error(err))
 	}
 	return idle
 }
 
-// first returns the first host; empty without one.
+// first is the first of some hosts; empty if there is none.
 func first(hosts []string) string {
 	if len(hosts) == 0 {
 		return ""
@@ -243,7 +244,7 @@ func first(hosts []string) string {
 	return hosts[0]
 }
 
-// words says that Java hosts have not come to a fire; empty without such hosts.
+// words says that Java hosts have not come to a fire; empty if there are none.
 func words(idle []string, missing tree.Items, fire tree.Fire) string {
 	if len(idle) == 0 {
 		return ""
@@ -251,12 +252,12 @@ func words(idle []string, missing tree.Items, fire tree.Fire) string {
 	return fmt.Sprintf("; Java host %s owns some of the items %s, and has run nothing for %s: restart it if it goes on so", strings.Join(idle, ", "), missing, fire.ID())
 }
 
-// arrival returns this host's arrival at a phase.
+// arrival is this host's arrival at a phase.
 func (f *Fire) arrival(phase guarantee.Phase) guarantee.Arrival {
 	return guarantee.Arrival{Self: f.Self, Phase: phase, Fire: f.ID, Items: f.here(), Total: f.Config.ShardingTotalCount}
 }
 
-// here returns the items of this host that are due in the fire.
+// here are the items of this host that are due in the fire.
 func (f *Fire) here() tree.Items {
 	items := slices.Clone(f.Absent)
 	for _, e := range f.Runs {
@@ -266,9 +267,10 @@ func (f *Fire) here() tree.Items {
 	return items
 }
 
-// announce marks that the items have come to a phase for which the module has no listener, because listeners of Java
-// hosts wait for all items. The Java host that comes last runs its own listener. If this host comes last, none runs;
-// announce then deletes the marks, or the Java hosts would wait until they time out.
+// announce marks that the items have come to a phase for which the module has no
+// listener: listeners of Java hosts wait for all items. The Java host that comes
+// last runs its own. If this host is the last, none does; then the marks are cleared,
+// or the Java hosts would wait until they time out.
 func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export string) {
 	if !f.Announces || f.Exec.HasListener(export) || !f.announced() {
 		return
@@ -285,25 +287,25 @@ func (f *Fire) announce(guests context.Context, phase guarantee.Phase, export st
 		s, err = guarantee.Arrive(ctx, r, l, f.arrival(phase))
 	}
 	if err == nil && s.Last {
-		// A Java host may have come last, and be running its listener.
+		// A Java host may have come last, and be at its listener.
 		grace, done := context.WithTimeout(ctx, javaListener)
 		defer done()
 		var changes <-chan registry.Snapshot
 		changes, err = r.Watch(grace, guarantee.Watch(l, phase))
 		if err == nil {
 			if _, late := f.await(grace, r, changes, phase, s); late != nil && guests.Err() == nil {
-				f.job.Log.Info("the Java hosts' listeners that run once over all hosts do not run in this fire: its last item ended here, and this host's module does not export that listener",
+				f.job.Log.Info("the listeners of Java hosts that run once over all do not run in this fire: its last item was here, and the module does not export that listener",
 					zap.String("export", export), zap.Time("instant", f.ID.Time()))
 				f.endPhase(guests, phase)
 			}
 		}
 	}
 	if err != nil && guests.Err() == nil {
-		f.job.Log.Warn("marking items for the listeners of Java hosts failed", zap.String("export", export), zap.Error(err))
+		f.job.Log.Warn("marking items for the listeners of Java hosts", zap.String("export", export), zap.Error(err))
 	}
 }
 
-// leftBy returns the Java hosts that have not come to the fire whose marks are left.
+// leftBy are the Java hosts that have not come to the fire of which marks were left.
 func (f *Fire) leftBy(guests context.Context, s guarantee.Standing) []string {
 	if s.Left == (tree.Fire{}) || len(s.Missing) == 0 {
 		return nil
@@ -311,15 +313,15 @@ func (f *Fire) leftBy(guests context.Context, s guarantee.Standing) []string {
 	return f.idleJava(guests, s.Missing)
 }
 
-// endPhase releases all hosts that wait for a listener of the phase.
+// endPhase lets everybody go on who waits for a listener of the phase.
 func (f *Fire) endPhase(guests context.Context, phase guarantee.Phase) {
 	if err := guarantee.Clear(guests, f.job.Registry(), f.job.Layout, phase); err != nil {
-		f.job.Log.Warn("clearing the marks of a listener failed", zap.Error(err))
+		f.job.Log.Warn("clearing the marks of a listener", zap.Error(err))
 	}
 }
 
-// await returns when the phase at which the items have arrived is over, with its last state. A snapshot may be older than
-// the arrival: it only says when to read the state.
+// await returns when the phase at which the items have arrived is over, with how things stood last. A
+// snapshot may be older than the arrival: it only says when to look.
 func (f *Fire) await(ctx context.Context, r registry.Center, changes <-chan registry.Snapshot, phase guarantee.Phase, s guarantee.Standing) (guarantee.Standing, error) {
 	arrival := f.arrival(phase)
 	for {

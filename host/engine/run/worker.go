@@ -20,10 +20,10 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/reason"
 )
 
-// SoftGrace returns how long before a hard stop guests are asked to end.
+// SoftGrace is how long before a hard stop guests are cancelled.
 func SoftGrace(limit time.Duration) time.Duration { return min(5*time.Second, limit/5) }
 
-// Pause waits for d. It returns false if ctx ends first.
+// Pause waits, and reports false if ctx ended first.
 func Pause(ctx context.Context, d time.Duration) bool {
 	timer := time.NewTimer(d)
 	defer timer.Stop()
@@ -35,23 +35,24 @@ func Pause(ctx context.Context, d time.Duration) bool {
 	}
 }
 
-// work is one worker of a fire: it takes items until none is left. If the items are short, and its guest accepts several
-// at once, helpers give them to the guest, so that the worker need not wait for an answer after each.
+// work is one worker of a fire: it takes items until none is left. If the items turn out
+// to be brisk, and its guest takes several at once, helpers give them to it, so that it
+// need not wait for an answer after each.
 func (f *Fire) work(guests context.Context) {
 	var worker abi.Worker
 	var helpers sync.WaitGroup
-	// Helpers hold turn while the guest has an item of theirs, which runs in this worker's slot; this worker holds turn
-	// while the guest may be without a slot.
+	// turn is held by helpers while the guest has an item of theirs, which runs in the
+	// slot of this worker, and by this worker while it may be without.
 	turn := newTurn()
 	defer func() {
 		if worker != nil {
 			if err := worker.Close(); err != nil {
-				f.job.Log.Warn("closing a guest failed", zap.Error(err))
+				f.job.Log.Warn("closing a guest", zap.Error(err))
 			}
 		}
 	}()
 	slot := &slots.Hold{Account: f.job.Account}
-	// settle waits for the helpers. It holds no slot meanwhile, because one of them may wait for one.
+	// settle waits for the helpers, and holds no slot meanwhile, for one of them may wait for one.
 	settle := func() {
 		turn.alone()
 		slot.End()
@@ -108,7 +109,7 @@ func (f *Fire) work(guests context.Context) {
 	}
 }
 
-// help gives items to a worker's guest until none is left, or the guest gives one back.
+// help gives a worker's guest items until none is left, or the guest gives one back.
 func (f *Fire) help(guests context.Context, worker abi.Worker, its *slots.Hold, turn *turn) {
 	free := func(*Execution, context.Context) bool { return true }
 	for {
@@ -122,7 +123,7 @@ func (f *Fire) help(guests context.Context, worker abi.Worker, its *slots.Hold, 
 			turn.endShare()
 			return
 		}
-		// Another attempt gets a slot of its own.
+		// For another attempt it has a slot of its own.
 		slot, shared, placed := &slots.Hold{Account: f.job.Account}, true, false
 		e.slot, e.helper = slot, true
 		e.rest = func() {
@@ -150,8 +151,8 @@ func (f *Fire) help(guests context.Context, worker abi.Worker, its *slots.Hold, 
 	}
 }
 
-// workOn runs an item to its end, after take has taken a slot for it. It returns false if the guest has given the item
-// back, because it is busy with another one.
+// workOn runs an item to its end, when take has taken a slot for it. It reports false if
+// the guest has given the item back, for it is busy with another one.
 func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, take func(*Execution, context.Context) bool) (begun bool) {
 	own, end := e.life(guests)
 	if !f.ready(own, e, worker, take) {
@@ -178,9 +179,8 @@ func (f *Fire) workOn(guests context.Context, e *Execution, worker *abi.Worker, 
 	return true
 }
 
-// late returns the end of an item that would start later after its instant than the job allows, by the registry's clock,
-// because it waited for listeners, a slot or memory. An item that began before its host died, or before its guest asked
-// to run again later, counts as started.
+// late is the end of an item that would start later after its instant than the job allows, by the registry's clock: it has waited
+// for listeners, a slot or memory. What was begun before its host died, or before its guest asked to run again later, has started.
 func (f *Fire) late(e *Execution) (ended Ended, late bool) {
 	within := f.Guest.StartWithin
 	if within == 0 || f.ID.Trigger != 0 || f.Source() == abi.SourceFailover || e.postponed || e.started.Load() {
@@ -194,12 +194,12 @@ func (f *Fire) late(e *Execution) (ended Ended, late bool) {
 	return Ended{Run: e, Late: true, Result: abi.Result{Outcome: abi.OutcomeCancelled, Message: why.String()}, Reason: why}, true
 }
 
-// mostBacks is how often guests may give an item back: each time another guest gets it, or the same one when it runs no
-// other item.
+// mostBacks is how often guests may give an item back: each time another one has it next,
+// or the same one, which does not run anything else then.
 const mostBacks = 50
 
-// turn is a lock that many may share, or one may hold alone. Waiters get it in order. It is a semaphore, so that virtual
-// time may pass while one waits.
+// turn is a lock that many may share, and one have alone. Who waits for it waits in
+// turn, and so that virtual time may pass.
 type turn struct{ *semaphore.Weighted }
 
 // turns is how many may share a turn.
@@ -212,7 +212,7 @@ func (t *turn) endShare() { t.Release(1) }
 func (t *turn) alone()    { _ = t.Acquire(context.Background(), turns) }
 func (t *turn) endAlone() { t.Release(turns) }
 
-// left is the items of a fire that no worker has, and the workers that may still take them.
+// left is what of a fire no worker has, and who may still come for it.
 type left struct {
 	none chan struct{} // closed when all items have been taken
 
@@ -222,7 +222,7 @@ type left struct {
 	empty   bool         // none is closed
 }
 
-// hire adds a worker if there are fewer than most.
+// hire takes a worker if there are less than most.
 func (l *left) hire(most int) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -233,7 +233,8 @@ func (l *left) hire(most int) bool {
 	return true
 }
 
-// leave removes a worker. It returns false if an item has come back meanwhile, which the worker must take.
+// leave ends a worker. It reports false if an item has come back meanwhile, which the
+// worker is to take.
 func (l *left) leave() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -251,7 +252,7 @@ func (l *left) put(e *Execution) {
 	l.back = append(l.back, e)
 }
 
-// again returns an item that was put back; nil without one.
+// again is an item that was put back; nil if there is none.
 func (l *left) again() *Execution {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -265,7 +266,7 @@ func (l *left) again() *Execution {
 	return nil
 }
 
-// taken records that no item is left that no worker has had.
+// taken notes that there is no item that no worker has had.
 func (l *left) taken() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -275,8 +276,8 @@ func (l *left) taken() {
 	}
 }
 
-// putBack gives an item that a guest has not begun to another worker, a new one if there may be more. A worker, or a
-// helper, calls it.
+// putBack has another worker take an item that a guest has not begun, one more if there
+// may be more. A worker, or a helper, calls it.
 func (f *Fire) putBack(guests context.Context, e *Execution) {
 	e.attempt.Store(int64(e.resumed - 1))
 	e.queue()
@@ -296,7 +297,7 @@ func (f *Fire) putBack(guests context.Context, e *Execution) {
 	}
 }
 
-// spawn starts up to n more workers.
+// spawn starts up to n workers more.
 func (f *Fire) spawn(guests context.Context, n int) {
 	for range n {
 		if !f.left.hire(f.Workers) {
@@ -310,8 +311,8 @@ func (f *Fire) spawn(guests context.Context, n int) {
 	}
 }
 
-// ready waits for an item's turn, and for the memory of a worker if there is none yet. It returns false if the item may
-// no longer start.
+// ready waits for an item's turn, and for the memory of a worker if there is none
+// yet. It reports false if the item may not start any more.
 func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker, take func(*Execution, context.Context) bool) bool {
 	select {
 	case <-f.handBack:
@@ -337,8 +338,9 @@ func (f *Fire) ready(own context.Context, e *Execution, worker *abi.Worker, take
 	return e.slot.Has()
 }
 
-// withoutSlot waits for memory without the slot and the job's place, because guests that have memory may wait for those.
-// When there is memory, it waits for a slot again, with limit as in Take; it has no slot if ctx ends before.
+// withoutSlot has a worker wait for memory without the slot, and without its job's place: who has
+// the memory may wait for those. When there is memory the worker waits for a slot again, as Take
+// does with the limit, and has none if ctx ends before.
 func (f *Fire) withoutSlot(ctx context.Context, slot *slots.Hold, limit int) context.Context {
 	return abi.WithWaiting(ctx, func() func() {
 		slot.End()
@@ -346,8 +348,8 @@ func (f *Fire) withoutSlot(ctx context.Context, slot *slots.Hold, limit int) con
 	})
 }
 
-// newWorker waits for the memory that a guest needs. The error says that the items are handed back, or that the item is
-// to end.
+// newWorker waits for the memory that a guest needs. The error says that the
+// items are handed back, or that the item is to end.
 func (f *Fire) newWorker(own context.Context) (abi.Worker, error) {
 	ctx, cancel := context.WithCancel(own)
 	watched := make(chan struct{})
@@ -366,7 +368,7 @@ func (f *Fire) newWorker(own context.Context) (abi.Worker, error) {
 	return f.Exec.NewWorker(ctx)
 }
 
-// take returns the next item that no worker has; nil without one.
+// take is the next item that no worker has; nil if there is none.
 func (f *Fire) take() *Execution {
 	if e := f.left.again(); e != nil {
 		return e
@@ -383,12 +385,13 @@ func (f *Fire) take() *Execution {
 	}
 }
 
-// untaken returns how many items no worker has had.
+// untaken is how many items no worker has had.
 func (f *Fire) untaken() int { return max(len(f.Runs)-int(f.taken.Load()), 0) }
 
-// giveBack ends an item that was not started. A scheduled instant that is handed back is due again for the next owner. A
-// trigger and a takeover stay open, as after a crash, because the next owner would not find them in that way. If a guest
-// was given the item, the event of its start was written, and giveBack writes that of its end.
+// giveBack ends an item that was not started. A scheduled instant that is
+// handed back is due again for the next owner. A trigger and a takeover are not
+// found that way: they stay open, as after a crash. If a guest was given the item, the
+// event of its start is written, and the one of its end follows here.
 func (f *Fire) giveBack(e *Execution) {
 	if e.givenBack {
 		ev := f.event(e, e.RunID())
@@ -402,8 +405,8 @@ func (f *Fire) giveBack(e *Execution) {
 	f.job.Ended(ended)
 }
 
-// ReturnQueued hands back all items that wait for a worker or a slot, at once, however long the running items take. The
-// job's loop calls it.
+// ReturnQueued hands back all items that wait for a worker or a slot, at once,
+// however long those that run may take. The job's loop calls it.
 func (f *Fire) ReturnQueued() {
 	select {
 	case <-f.handBack:
@@ -416,7 +419,7 @@ func (f *Fire) ReturnQueued() {
 	}
 }
 
-// signer returns the name of the key that signed the executor's module, if the executor knows it.
+// signer names who signed the executor's module, if it knows that.
 func signer(x abi.Executor) string {
 	if s, ok := x.(interface{ Signer() string }); ok {
 		return s.Signer()
@@ -424,7 +427,8 @@ func signer(x abi.Executor) string {
 	return ""
 }
 
-// again waits for a slot for another attempt. It returns false if there will be none.
+// again waits for a slot for another attempt. It reports false if there will be
+// none.
 func (e *Execution) again(own context.Context) bool {
 	e.queue()
 	began := time.Now()
@@ -435,8 +439,9 @@ func (e *Execution) again(own context.Context) bool {
 	return e.regain(own.Done())
 }
 
-// attempts runs an item, again if the policy says so. The caller has a slot, which attempts keeps or gives back. own is
-// the item's context within guests. It returns begun false if the guest has given the item back before it began.
+// attempts runs an item, again if the policy says so. It is called with a
+// slot, and has it or has given it back when it returns. own is the item's part
+// of guests. It reports false if the guest has given the item back before it began.
 func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execution) (ended Ended, begun bool) {
 	policy := f.Guest.Retry
 	backoff := policy.Backoff
@@ -469,8 +474,9 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 		}
 		orphaned := result.Outcome == abi.OutcomeWorker && !e.orphaned
 		if e.doubted.Load() && (result.Outcome == abi.OutcomeCancelled || orphaned) {
-			// The item was cancelled as lost but was not lost, or its worker process has ended. That is not a failure of
-			// the item: it runs again once its ownership is certain.
+			// It was cancelled as lost, and was not lost, or its worker process has
+			// ended meanwhile. That is no failure of its own: once that is certain it
+			// runs again.
 			e.orphaned = e.orphaned || orphaned
 			e.rest()
 			if !e.certainAgain(own) || !e.again(own) {
@@ -509,10 +515,10 @@ func (f *Fire) attempts(guests, own context.Context, worker abi.Worker, e *Execu
 	}
 }
 
-// leastLater is the shortest time after which an item runs again because its guest asked for it.
+// leastLater is the shortest time after which an item runs again because its guest asks for it.
 const leastLater = time.Second
 
-// later returns the later of two times.
+// later is the later of two times.
 func later(a, b time.Time) time.Time {
 	if a.After(b) {
 		return a
@@ -520,26 +526,27 @@ func later(a, b time.Time) time.Time {
 	return b
 }
 
-// runsAgain reports whether the item runs again because its worker process has ended under it for the first time. That is
-// not a failure of the item, because another item may have ended the process.
+// runsAgain reports whether the item runs again, because its worker process has ended
+// under it for the first time. That is no failure of the item: another may have ended
+// the process.
 func (e *Execution) runsAgain(r abi.Result) bool {
 	return r.Outcome == abi.OutcomeWorker && !e.orphaned && e.mayGoOn()
 }
 
-// mayGoOn reports that the item was not asked to end, except by its time-out.
+// mayGoOn reports whether nobody has asked the item to end, but for its time-out.
 func (e *Execution) mayGoOn() bool {
 	c := e.Cancelled()
 	return c == abi.CancelNone || c == abi.CancelDeadline
 }
 
-// retried reports whether the job's policy has another attempt after this result.
+// retried reports whether the job's policy has another attempt after one that ended so.
 func (f *Fire) retried(e *Execution, r abi.Result, attempt int) bool {
 	policy := f.Guest.Retry
 	return r.Outcome != abi.OutcomeOK && slices.Contains(policy.On, string(r.Outcome)) &&
 		attempt < policy.Attempts && e.mayGoOn()
 }
 
-// certainAgain waits for the end of a doubt. It returns false if the host stops.
+// certainAgain waits for the end of a doubt. It reports false if the host stops.
 func (e *Execution) certainAgain(guests context.Context) bool {
 	for {
 		trust, changed := e.fire.job.Trust()
@@ -560,8 +567,8 @@ func (e *Execution) certainAgain(guests context.Context) bool {
 	}
 }
 
-// cutShort reports whether the guest ended early because the host, which is leaving, asked it to: such a run is not over,
-// and continues on another host or after a restart.
+// cutShort reports whether the guest ended early because the host asked it to, since
+// it leaves: such a run is not over, it goes on elsewhere or after a restart.
 func (f *Fire) cutShort(e *Execution, r abi.Result) bool {
 	select {
 	case <-f.handBack:
@@ -641,8 +648,9 @@ func (f *Fire) event(e *Execution, runID string) event.Event {
 		Fence: e.Fence, Digest: f.Exec.Digest(), Signer: signer(f.Exec), Attempt: e.Attempt()}
 }
 
-// OutOfTime returns the result of an attempt that may have obeyed its time-out: a guest that returns because its time is
-// nearly up has not done its work in time. c is why the guest was asked to end; limit is its time-out, for the message.
+// OutOfTime is the result of an attempt that may have obeyed its time-out: a guest
+// that returns because its time is nearly up has not done its work in time. c is
+// why the guest was asked to end, limit its time-out, which the message says.
 func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
 	if r.Outcome == abi.OutcomeTimeout && limit > 0 {
 		r.Message = strings.TrimSpace(fmt.Sprintf("%s (timeout %s)", r.Message, limit))
@@ -654,7 +662,7 @@ func OutOfTime(r abi.Result, c abi.Cancel, limit time.Duration) abi.Result {
 	return r
 }
 
-// NoteOffset adds an item's offset to an event, and how often it was written.
+// NoteOffset notes an item's offset in an event, and how often it was written.
 func NoteOffset(ev *event.Event, s coordination.ItemState) {
 	if !s.HasOffset {
 		return
@@ -665,7 +673,7 @@ func NoteOffset(ev *event.Event, s coordination.ItemState) {
 	}
 }
 
-// context returns the context for the guest.
+// context is what the guest sees.
 func (f *Fire) context(e *Execution) abi.ShardingContext {
 	return abi.ShardingContext{
 		JobName: f.job.Name, TaskID: f.taskID, ShardingTotalCount: f.Config.ShardingTotalCount, JobParameter: f.Config.JobParameter,

@@ -46,7 +46,7 @@ func (r *Recorder) Begun(c registry.Center) { r.sessions.Begun(c) }
 func (r *Recorder) Run(ctx context.Context) error {
 	r.sessions.Each(ctx, func(ctx context.Context, c registry.Center) {
 		if err := r.follow(ctx, c); err != nil && ctx.Err() == nil {
-			r.log.Debug("records of changes could not be taken from the registry and wait there", zap.Error(err))
+			r.log.Debug("records of changes wait in the registry", zap.Error(err))
 		}
 	})
 	return nil
@@ -98,7 +98,7 @@ func (r *Recorder) take(ctx context.Context, c registry.Center, id string) error
 		}
 		var change history.Change
 		if err := json.Unmarshal(n.Data, &change); err != nil {
-			r.log.Warn("a record of a change in the registry is not readable; it is removed", zap.String("node", n.Path), zap.Error(err))
+			r.log.Warn("a record of a change in the registry cannot be read, and is removed", zap.String("node", n.Path), zap.Error(err))
 		} else {
 			if change.Trigger == changelog.OfThisCommit {
 				change.Trigger = n.Czxid

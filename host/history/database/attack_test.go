@@ -192,7 +192,7 @@ func TestSpoolIsFull(t *testing.T) {
 		}
 	}
 	await(t, "full spool", func() bool { return s.State().Dropped > 1000 })
-	if n := logs.FilterMessageSnippet("records cannot be written to the history's spool").Len(); n != 1 {
+	if n := logs.FilterMessageSnippet("spool cannot take").Len(); n != 1 {
 		t.Errorf("%d lines about the full spool: %v", n, logs.All())
 	}
 	if err := s.Close(); err == nil || !errors.Is(err, errSpoolFull) && !strings.Contains(err.Error(), "spool") {
@@ -321,7 +321,7 @@ func TestARecordThatIsRefused(t *testing.T) {
 		}
 		await(t, "the others", func() bool { return count(t, s, "SELECT COUNT(*) FROM wasmjob_audit") == 48 })
 		await(t, "what was dropped", func() bool { return s.State().Dropped == 2 })
-		if n := logs.FilterMessage("the database rejected a record").Len(); n != 2 {
+		if n := logs.FilterMessage("the database does not take a record").Len(); n != 2 {
 			t.Errorf("log %v", logs.All())
 		}
 	})

@@ -68,7 +68,7 @@ type trouble struct {
 // fail notes why nothing could be written.
 func (t *trouble) fail(err error) {
 	if t.problem == nil {
-		t.log.Warn("the history cannot be written; jobs continue, and records wait on the disk", zap.Error(err))
+		t.log.Warn("the history cannot be written; jobs go on, and records wait on the disk", zap.Error(err))
 		t.problem = &problem{since: time.Now()}
 	}
 	t.problem.err = err
@@ -135,7 +135,7 @@ func (b *backlog) add(batch []history.Entry) (lost int64) {
 		lost = int64(len(batch))
 		if !b.full {
 			b.full = true
-			b.trouble.log.Warn("records cannot be written to the history's spool: they are dropped", zap.Error(err))
+			b.trouble.log.Warn("the history's spool cannot take records: they are dropped", zap.Error(err))
 		}
 	} else {
 		b.added += size(batch)
@@ -165,7 +165,7 @@ func (b *backlog) spill() {
 	if err != nil {
 		if !b.full {
 			b.full = true
-			b.trouble.log.Warn("records cannot be written to the history's spool: they wait in memory", zap.Error(err))
+			b.trouble.log.Warn("the history's spool cannot take records: they wait in memory", zap.Error(err))
 		}
 		return
 	}

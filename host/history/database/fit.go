@@ -42,7 +42,7 @@ func (s *pool) learnFit(ctx context.Context, q querier) error {
 	}
 	f := fit{highest: last, columns: make(map[string]column)}
 	if last > 0 {
-		s.log.Warn("the history's database cannot store all characters and gets a ? for the others; create it with the encoding UTF8", zap.String("database", s.config.Where), zap.String("encoding", encoding))
+		s.log.Warn("the history's database cannot hold all characters: others are written as ?; make it with the encoding UTF8", zap.String("database", s.config.Where), zap.String("encoding", encoding))
 	}
 	var narrow []string
 	if query := s.dialect.traceWidths(); s.config.ElasticJob && query != "" {
@@ -51,7 +51,7 @@ func (s *pool) learnFit(ctx context.Context, q querier) error {
 		}
 	}
 	if len(narrow) > 0 {
-		s.log.Warn("columns of ElasticJob's tables cannot store all characters and get a ? for the others; convert the tables to utf8mb4",
+		s.log.Warn("columns of ElasticJob's tables cannot hold all characters: others are written as ?; convert the tables to utf8mb4",
 			zap.String("database", s.config.Where), zap.Strings("columns", narrow))
 	}
 	s.fit = f

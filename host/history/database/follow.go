@@ -142,7 +142,7 @@ func (f *follower) pass(err error) {
 	defer f.mu.Unlock()
 	f.at, f.over = f.reader.At(), true
 	if err = errors.Join(err, f.release()); err != nil {
-		f.trouble.log.Warn("a file of the history cannot be read further: queries do not find the rest of its records", zap.Error(err))
+		f.trouble.log.Warn("a file of the history cannot be read: queries do not find what is left of it", zap.Error(err))
 	}
 }
 
@@ -163,7 +163,7 @@ func (f *follower) open(ctx context.Context, position positionFunc) error {
 	}
 	if unread != nil && !f.warned {
 		f.warned = true
-		f.trouble.log.Warn("files of the history cannot be read: queries do not find their records", zap.Error(unread))
+		f.trouble.log.Warn("files of the history cannot be read: queries do not find what is in them", zap.Error(unread))
 	}
 	if f.index(list) < 0 {
 		f.asked = false
@@ -218,7 +218,7 @@ func (f *follower) begin(ctx context.Context, list []jsonl.File, position positi
 	}
 	f.set(list[i+1].ID, 0)
 	if n := len(list) - 1 - i; n > 1 {
-		f.trouble.log.Info("the history's database is reading the history files; until it is done queries find only a part", zap.Int("files", n))
+		f.trouble.log.Info("the history's database reads its files; until then queries find a part", zap.Int("files", n))
 	}
 	return nil
 }
@@ -255,7 +255,7 @@ func (f *follower) meet() error {
 		}
 	}
 	if f.early && f.total > mostPending {
-		f.trouble.log.Info("the history's database has read the history files", zap.Int("records", f.total))
+		f.trouble.log.Info("the history's database has read its files", zap.Int("records", f.total))
 	}
 	f.caught, f.early, f.behind, f.left, f.written = true, false, 0, 0, f.added
 	f.publish()

@@ -185,7 +185,7 @@ func (s *loader) writeChunk(ctx context.Context, c chunk) error {
 		return s.writeChunk(ctx, c.part(n/2, n))
 	}
 	s.drop(1)
-	s.log.Warn("the database rejected a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
+	s.log.Warn("the database does not take a record", zap.String("job", c.entries[0].Job()), zap.Error(s.config.hide(err)))
 	return s.queue.done(c)
 }
 

@@ -59,7 +59,7 @@ func (s *cleaner) run(ctx context.Context) {
 			return
 		}
 		if err := purge(ctx); err != nil && ctx.Err() == nil {
-			s.log.Warn("old records of the history could not be deleted", zap.Error(s.config.hide(err)))
+			s.log.Warn("what is too old in the history cannot be deleted now", zap.Error(s.config.hide(err)))
 		}
 	}
 }

@@ -34,9 +34,9 @@ func OpenReader(ctx context.Context, c *Config) (*Reader, error) {
 	switch {
 	case errors.Is(err, ErrNewer):
 	case err != nil:
-		err = fmt.Errorf("the database has no readable history: %w", c.hide(err))
+		err = fmt.Errorf("no history can be read there: %w", c.hide(err))
 	case found < schemaVersion:
-		err = fmt.Errorf("found version %d of the tables, expected %d: start a host of this version with this database, which upgrades them", found, schemaVersion)
+		err = fmt.Errorf("found version %d of the tables, expected %d: start a host of this version with it, which brings them up to date", found, schemaVersion)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("%s: %w", c.Where, err), db.Close())

@@ -73,7 +73,7 @@ func TestReader(t *testing.T) {
 		if _, err := s.db.ExecContext(t.Context(), "DELETE FROM wasmjob_schema WHERE version > 2"); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := OpenReader(t.Context(), config); err == nil || !strings.Contains(err.Error(), "found version 2 of the tables, expected 3: start a host of this version with this database") {
+		if _, err := OpenReader(t.Context(), config); err == nil || !strings.Contains(err.Error(), "found version 2 of the tables, expected 3: start a host of this version with it") {
 			t.Errorf("of older tables: %v", err)
 		}
 		if _, err := s.db.ExecContext(t.Context(), "INSERT INTO wasmjob_schema (version, since) VALUES (99, 0)"); err != nil {
@@ -93,7 +93,7 @@ func TestReaderOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := OpenReader(t.Context(), config); err == nil || !strings.Contains(err.Error(), path+": the database has no readable history") {
+	if _, err := OpenReader(t.Context(), config); err == nil || !strings.Contains(err.Error(), path+": no history can be read there") {
 		t.Errorf("%v", err)
 	}
 	if _, err := os.Stat(path); !os.IsNotExist(err) {

@@ -171,7 +171,7 @@ func (s *cleaner) purgeOldestDays(ctx context.Context, now time.Time) error {
 		}
 		end := time.Unix(0, (d+1)*int64(day))
 		if end.After(now) {
-			s.log.Warn("today's records alone exceed the size in the history's URL; set a larger size", zap.Int64("bytes", size), zap.Int64("size", s.maxBytes))
+			s.log.Warn("today's records alone take more than the URL of the history allows; give a larger size there", zap.Int64("bytes", size), zap.Int64("size", s.maxBytes))
 			return nil
 		}
 		for name, t := range tables[d] {

@@ -389,7 +389,7 @@ func TestSpoolIsFullAgain(t *testing.T) {
 		add(mostPending, false)
 		add(1, true)
 		add(mostPending, false)
-		if n := logs.FilterMessageSnippet("records cannot be written to the history's spool").Len(); n != turn {
+		if n := logs.FilterMessageSnippet("spool cannot take").Len(); n != turn {
 			t.Fatalf("%d lines about the full spool, want %d", n, turn)
 		}
 		for {

@@ -188,7 +188,7 @@ func (o *Options) queue(bound int64, hurry chan struct{}) (queue, error) {
 		return nil, fmt.Errorf("spool: %w", err)
 	}
 	if err != nil {
-		o.Logger.Warn("a file of the history's spool cannot be read; the file stays", zap.Error(err))
+		o.Logger.Warn("a file of the history's spool cannot be read; it stays", zap.Error(err))
 	}
 	b := &backlog{trouble: trouble{log: o.Logger}, name: spooled.process(), spool: spooled, woken: make(chan struct{}, 1)}
 	b.publish()
@@ -242,7 +242,7 @@ func (s *Store) endStandIn(closing bool) {
 		return
 	}
 	if err := s.standIn.end(closing); err != nil {
-		s.log.Warn("the in-memory history that answered while the database was away could not be closed", zap.Error(err))
+		s.log.Warn("the history in memory that answered while the database was away cannot be closed", zap.Error(err))
 	}
 }
 

@@ -324,7 +324,7 @@ const leastSize = 64 << 20
 // parseSize reads 50GiB or off.
 func (c *Config) parseSize(s string) (int64, error) {
 	if !c.dialect.shared() {
-		return 0, fmt.Errorf("found it for SQLite, whose file is limited by the host's setting --history-size; expected it only for a server")
+		return 0, fmt.Errorf("found it for SQLite, whose file is bounded by the host's setting --history-size; expected it for a server")
 	}
 	if s == "off" {
 		return 0, nil

@@ -54,7 +54,7 @@ func TestParse(t *testing.T) {
 		"mysql://u@h/d?size=-1GiB":     `size: found "-1GiB", expected off`,
 		"mysql://u@h/d?size=unlimited": `size: found "unlimited", expected off`,
 		"mysql://u@h/d?siz=1GiB":       `found the option "siz", expected tls, size, `,
-		"sqlite:/x?size=1GiB":          "size: found it for SQLite, whose file is limited by the host's setting --history-size",
+		"sqlite:/x?size=1GiB":          "size: found it for SQLite, whose file is bounded by the host's setting --history-size",
 	} {
 		c, err := Parse(text, "")
 		if (err == nil) != (want == "") || (err != nil && !strings.Contains(err.Error(), want)) {

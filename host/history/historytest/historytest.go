@@ -426,7 +426,7 @@ func betweenAttempts(t *testing.T, s history.Store) {
 	}
 	x.tell(event.ItemEnded, again)
 	r := x.run(t, "attempt that ended", func(r history.Run) bool { return r.Message != "" })
-	if !r.Ended.IsZero() || r.Outcome != "" || r.Attempt != 1 || !r.Begun.Equal(begun) || r.Took() != 0 || r.Message != "attempt 1 ended RETRY, and another one will follow: no file yet" {
+	if !r.Ended.IsZero() || r.Outcome != "" || r.Attempt != 1 || !r.Begun.Equal(begun) || r.Took() != 0 || r.Message != "attempt 1 ended RETRY, and another one comes: no file yet" {
 		t.Errorf("in the pause: %s", text(r))
 	}
 	if f := x.fire(t, func(history.Fire) bool { return true }); f.Running != 1 || f.Failed != 0 || !f.Ended.IsZero() || f.Outcome != "" {

@@ -22,7 +22,7 @@ func TestCheckFile_device(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, name := range []string{pipe, "/dev/zero", dir} {
-		if err := CheckFile(name); err == nil || !strings.HasPrefix(err.Error(), name+" is not a regular file, expected ") {
+		if err := CheckFile(name); err == nil || !strings.HasPrefix(err.Error(), name+" is no regular file, expected ") {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

@@ -90,7 +90,7 @@ func (l *Log) Append(batch []history.Entry) (pieces []Piece, lost int64) {
 	for _, e := range batch {
 		if !l.writer.fits(e.JSON) { // a fire of very many items
 			lost++
-			l.log.Warn("a record is too large for the history file", zap.String("job", e.Job()), zap.Int("bytes", len(e.JSON)))
+			l.log.Warn("record does not fit the history file", zap.String("job", e.Job()), zap.Int("bytes", len(e.JSON)))
 			continue
 		}
 		if int64(text.Len()) >= limit {

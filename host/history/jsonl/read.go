@@ -97,7 +97,7 @@ func readAll(r io.Reader, name string, yield func(history.Record, error) bool) b
 }
 
 // ErrDatabase is the error about a name that means a history in a database.
-var ErrDatabase = errors.New("found a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl")
+var ErrDatabase = errors.New("a history in a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl")
 
 // sqliteBegins is how each file of SQLite begins.
 const sqliteBegins = "SQLite format 3\x00"
@@ -114,7 +114,7 @@ func CheckFile(name string) error {
 	case err != nil:
 		return nil // who reads it says so
 	case !info.Mode().IsRegular():
-		return fmt.Errorf("%s is not a regular file, expected a history: a file of JSON lines, as a host writes it with --history FILE.jsonl", name)
+		return fmt.Errorf("%s is no regular file, expected a history: a file of JSON lines, as a host writes it with --history FILE.jsonl", name)
 	}
 	f, err := os.Open(name)
 	if err != nil {

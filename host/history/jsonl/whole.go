@@ -136,7 +136,7 @@ func (w *Whole) await(ctx context.Context, l *history.Line, size int) bool {
 	var patience <-chan time.Time
 	for !w.closed && !w.fits(w.runOf(l), size) {
 		if w.stuck || ctx.Err() != nil {
-			w.drop(l, size, "the disk was too slow")
+			w.drop(l, size, "the disk did not take them in time")
 			return false
 		}
 		if patience == nil {
@@ -173,7 +173,7 @@ func (w *Whole) put(l *history.Line, text []byte) {
 		cost += gapBytes
 	}
 	if !w.job(l.Job).bytes.AllowN(time.Now(), cost) {
-		w.drop(l, size, "the job has used up its share of this file for now")
+		w.drop(l, size, "the job has written its part of this file for now")
 		return
 	}
 	if r.count == 0 {
@@ -319,7 +319,7 @@ func (w *Whole) drain(all bool) bool {
 func (w *Whole) write(text []byte, count int64) {
 	now := time.Now()
 	if w.failed > 0 {
-		l := history.Line{Time: now, Item: -1, Level: abi.LevelWarn, Gap: w.failed, Message: "lines of guests are missing here: they could not be written, or their job had used up its share of this file"}
+		l := history.Line{Time: now, Item: -1, Level: abi.LevelWarn, Gap: w.failed, Message: "lines of guests are missing here: they could not be written, or their job had written its part of this file"}
 		if e, err := history.NewEntry(history.Record{Line: &l}); err == nil {
 			text = append(append(e.JSON, '\n'), text...)
 		}

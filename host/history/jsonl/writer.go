@@ -31,7 +31,7 @@ const (
 )
 
 // errLocked: one file has one writer, or lines are mixed and rotation loses them.
-var errLocked = errors.New("another host writes this file; give each host its own file")
+var errLocked = errors.New("another host writes this file; give each host one of its own")
 
 // SizeFor is the cap for a history with that path: a fiftieth of the file system
 // that it is on, 64 MiB at least and 4 GiB at most.
@@ -101,7 +101,7 @@ func (w *writer) write(lines []byte, count int64, first, last time.Time) (lost i
 		}
 		w.problem.Store(&now)
 		if trouble == nil {
-			w.log.Warn(w.name+" cannot be written; jobs continue without it", zap.String("file", w.path), zap.Error(err))
+			w.log.Warn(w.name+" cannot be written; jobs go on without it", zap.String("file", w.path), zap.Error(err))
 		}
 		return count
 	case trouble != nil:

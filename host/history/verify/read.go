@@ -61,7 +61,7 @@ func Histories(ctx context.Context, o Options, databases []Database, paths ...st
 			return nil, err
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s has no events; expected a file that a host wrote with --history", path)
+			return nil, fmt.Errorf("%s: no event in it; expected a file that a host wrote with --history", path)
 		}
 		streams = append(streams, s)
 	}
@@ -81,7 +81,7 @@ func Histories(ctx context.Context, o Options, databases []Database, paths ...st
 			return nil, err
 		}
 		if !ok {
-			return nil, fmt.Errorf("%s has no events; expected a history that hosts wrote with --history", from.Name())
+			return nil, fmt.Errorf("%s: no event in it; expected a history that hosts wrote with --history", from.Name())
 		}
 		streams = append(streams, s)
 	}

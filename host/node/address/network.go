@@ -102,7 +102,7 @@ func (n network) choose(ctx context.Context, c Wanted) (ip, doubt string, err er
 	}
 	all, err := n.interfaces()
 	if err != nil {
-		return "", "", fmt.Errorf("%w; set this server's address with --server-ip", err)
+		return "", "", fmt.Errorf("%w; say which address names this server with --server-ip", err)
 	}
 	if c.Address != "" || c.Iface != "" {
 		if ip := first(all, c.Iface, within.Contains); ip != "" {
@@ -164,7 +164,7 @@ func (n network) toServers(ctx context.Context, servers []string) (ip, doubt str
 	if len(problems) == 0 {
 		return "", ""
 	}
-	doubt = "the address from which ZooKeeper is reached could not be found: " + problems[0].Error()
+	doubt = "no way to a ZooKeeper server is known: " + problems[0].Error()
 	if n := len(problems) - 1; n > 0 {
 		doubt += fmt.Sprintf(" (and %d more)", n)
 	}
@@ -190,7 +190,7 @@ func noAddress(c Wanted, all []netInterface) error {
 	}
 	switch {
 	case c.Iface == "":
-		return fmt.Errorf("--server-ip: this machine has no address in %s; %s", c.Address, list)
+		return fmt.Errorf("--server-ip: no address in %s; %s", c.Address, list)
 	case !slices.Contains(names, c.Iface):
 		return fmt.Errorf("--server-interface: there is no interface %q%s; %s", words.Clip(c.Iface), words.Suggest(c.Iface, names), list)
 	case c.Address != "":

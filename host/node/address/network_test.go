@@ -40,7 +40,7 @@ func TestServerIP(t *testing.T) {
 		{"a network", Wanted{Address: "10.0.0.0/8"}, usual, "10.0.0.1", "", nil},
 		{"the loopback's network", Wanted{Address: "127.0.0.0/8"}, usual, "127.0.0.1", "", nil},
 		{"a network elsewhere", Wanted{Address: "10.9.0.0/16"}, usual, "", "", []string{
-			"--server-ip: this machine has no address in 10.9.0.0/16; this machine has lo 127.0.0.1, off0 10.9.9.9 (down), auto0 169.254.1.1, eth0 192.168.7.8, eth0 10.0.0.1,"}},
+			"--server-ip: no address in 10.9.0.0/16; this machine has lo 127.0.0.1, off0 10.9.9.9 (down), auto0 169.254.1.1, eth0 192.168.7.8, eth0 10.0.0.1,"}},
 		{"an interface", Wanted{Iface: "eth1"}, usual, "10.0.0.2", "", nil},
 		{"an interface's network", Wanted{Iface: "eth0", Address: "10.0.0.0/8"}, usual, "10.0.0.1", "", nil},
 		{"an interface's address", Wanted{Iface: "eth0", Address: "10.0.0.1"}, usual, "10.0.0.1", "", nil},

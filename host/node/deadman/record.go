@@ -163,7 +163,7 @@ func OpenRecord(dir string) (*Record, *Last, error) {
 		}
 		return nil, nil, errors.Join(err, f.Close())
 	}
-	return nil, nil, fmt.Errorf("%s has no free record: %d hosts use it already", dir, slots)
+	return nil, nil, fmt.Errorf("%s: %d hosts keep records there", dir, slots)
 }
 
 // read judges the record of the last process. An unreadable record is unknown.

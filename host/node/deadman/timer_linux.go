@@ -37,7 +37,7 @@ func newTimer(c clock) (timer, error) {
 	event := sigevent{signo: int32(unix.SIGKILL)}
 	if os.Getpid() == 1 { // see the package's description
 		if signal.Ignored(unix.SIGHUP) {
-			return timer{}, errors.New("the timer of process 1 sends SIGHUP, but this process was started with SIGHUP ignored: start it without nohup")
+			return timer{}, errors.New("this is process 1, whose timer sends SIGHUP, and it was started with SIGHUP ignored: start it without nohup")
 		}
 		event.signo = int32(unix.SIGHUP)
 	}

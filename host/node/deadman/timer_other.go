@@ -20,7 +20,7 @@ const (
 type timer struct{}
 
 func newTimer(clock) (timer, error) {
-	return timer{}, fmt.Errorf("dead man's timers on %s: %w", runtime.GOOS, errors.ErrUnsupported)
+	return timer{}, fmt.Errorf("timers that end a process on %s: %w", runtime.GOOS, errors.ErrUnsupported)
 }
 
 func (timer) set(time.Duration) {}

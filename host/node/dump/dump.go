@@ -58,7 +58,7 @@ type Server struct {
 // Listen takes the address.
 func Listen(o Options) (*Server, error) {
 	if o.Read == nil {
-		return nil, errors.New("dump: no registry was given")
+		return nil, errors.New("dump: nothing to read from")
 	}
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -125,21 +125,21 @@ func (s *Server) serve(ctx context.Context, c net.Conn) {
 	}
 	job, err := readRequest(c)
 	if err != nil {
-		log.Debug("dump: a request could not be read", zap.Error(err))
+		log.Debug("dump: not answered", zap.Error(err))
 		return
 	}
 	reading, cancel := context.WithTimeout(ctx, readTimeout)
 	defer cancel()
 	text, err := Text(reading, s.opts.Read, s.opts.Namespace, job)
 	if err != nil {
-		log.Warn("dump: a request could not be answered", zap.String("job", job), zap.Error(err))
+		log.Warn("dump: not answered", zap.String("job", job), zap.Error(err))
 		return
 	}
 	if err := c.SetWriteDeadline(time.Now().Add(writeTimeout)); err != nil {
 		return
 	}
 	if _, err := io.WriteString(c, text); err != nil {
-		log.Debug("dump: the client did not read the answer", zap.Error(err))
+		log.Debug("dump: the client did not take the answer", zap.Error(err))
 	}
 }
 

@@ -56,7 +56,7 @@ func ParseConnect(s string) (string, error) {
 		}
 		n, perr := strconv.ParseUint(port, 10, 16)
 		if err != nil || perr != nil || n == 0 || host == "" || strings.ContainsFunc(host, func(r rune) bool { return r <= ' ' || r == 0x7f }) {
-			return "", fmt.Errorf("%.80q is not a server; want HOST:PORT, several joined by commas, optionally with a path after the last: zk1:2181,zk2:2181/jobs", server)
+			return "", fmt.Errorf("%.80q is not a server; want HOST:PORT, several joined by commas, and perhaps a path after the last: zk1:2181,zk2:2181/jobs", server)
 		}
 		list = append(list, net.JoinHostPort(host, port))
 	}
@@ -66,7 +66,7 @@ func ParseConnect(s string) (string, error) {
 	}
 	for segment := range strings.SplitSeq(chroot, "/") {
 		if segment == "" || segment == "." || segment == ".." || strings.ContainsAny(segment, ",: ") {
-			return "", fmt.Errorf("%.80q is not a path in the registry; want one path, after the last server: zk1:2181,zk2:2181/jobs", "/"+chroot)
+			return "", fmt.Errorf("%.80q is not a path in the registry; it comes once, after the last server: zk1:2181,zk2:2181/jobs", "/"+chroot)
 		}
 	}
 	return connect + "/" + chroot, nil
@@ -131,14 +131,14 @@ func ReadCredentials(name, whose string) (credentials, warning string, err error
 		return "", "", err
 	}
 	if !info.Mode().IsRegular() || info.Size() > 4<<10 {
-		return "", "", fmt.Errorf("%s is not a regular file of at most 4 KiB", name)
+		return "", "", fmt.Errorf("%s is not a small file", name)
 	}
 	data, err := os.ReadFile(name)
 	if err != nil {
 		return "", "", err
 	}
 	if mode := info.Mode().Perm(); mode&0o077 != 0 {
-		warning = fmt.Sprintf("other users can read %s, which holds %s password (mode %04o): chmod 600 %s", name, whose, mode, name)
+		warning = fmt.Sprintf("%s, which holds %s password, can be read by others (mode %04o): chmod 600 %s", name, whose, mode, name)
 	}
 	line, _, _ := strings.Cut(strings.TrimSpace(string(data)), "\n")
 	if line = strings.TrimSpace(line); line == "" {
@@ -151,7 +151,7 @@ func ReadCredentials(name, whose string) (credentials, warning string, err error
 // it comes from. The error does not show the text.
 func CheckCredentials(text, from string) error {
 	if user, password, ok := strings.Cut(text, ":"); !ok || user == "" || password == "" {
-		return fmt.Errorf("%s: found no credentials; want user:password", from)
+		return fmt.Errorf("%s: these are not credentials; want user:password", from)
 	}
 	return nil
 }

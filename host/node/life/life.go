@@ -77,27 +77,27 @@ func New(o Options) *Life {
 			v.guard = nil
 		case err != nil:
 			v.guard = nil
-			log.Warn("there is no dead man's timer: the host ends itself if a guest outlives the session, but nothing ends a host that is frozen", zap.Error(err))
+			log.Warn("no dead man's timer: the host ends by its own check if a guest outlives the session, but not if it is frozen itself", zap.Error(err))
 		case v.guard.First():
-			log.Warn("this process is process 1 of its container, which the kernel protects from SIGKILL: its dead man's timer sends SIGHUP, which cannot end a process that was stopped from outside; give the container an init (docker run --init, shareProcessNamespace)")
+			log.Warn("this process is the first of its container, which the kernel protects from SIGKILL: its dead man's timer sends SIGHUP, which cannot end a process that was stopped from outside; give the container an init (docker run --init, shareProcessNamespace)")
 		}
 	}
 	if o.Dir != "" {
 		var err error
 		if v.record, v.Last, err = deadman.OpenRecord(o.Dir); err != nil && !errors.Is(err, errors.ErrUnsupported) {
-			log.Warn("the host cannot record how it ends, so its next start will not know", zap.Error(err))
+			log.Warn("the next start will not know how this host has ended", zap.Error(err))
 		}
 	}
 	if o.Dir != "" && o.Greatest != nil {
 		var err error
 		v.greatest = o.Greatest
 		if v.numbers, err = openNumbers(o.Dir, o.Registry, o.Namespace); err != nil {
-			log.Warn("this host cannot read which fences were issued before it started", zap.Error(err))
+			log.Warn("this host does not know which fences were given out before it started", zap.Error(err))
 		}
 	}
 	var err error
 	if v.notify, err = newNotifier(o.Getenv); err != nil {
-		log.Warn("systemd could not be notified", zap.Error(err))
+		log.Warn("systemd is not notified", zap.Error(err))
 	}
 	if v.notify != nil && v.notify.watchdog > 0 {
 		v.every = min(v.every, v.notify.watchdog/3)
@@ -169,7 +169,7 @@ func (v *Life) keep() {
 			written = time.Now()
 			if err := v.keepNumbers(); err != nil && !lost {
 				lost = true
-				v.log.Warn("the issued fences could not be recorded, so the next start may not know them", zap.Error(err))
+				v.log.Warn("the next start may not know which fences were given out", zap.Error(err))
 			}
 		}
 		if v.record == nil {
@@ -178,7 +178,7 @@ func (v *Life) keep() {
 		host, _ := v.host.Load().(string)
 		if err := v.record.Note(host, v.guard); err != nil && !failed {
 			failed = true
-			v.log.Warn("the record of how this host ends could not be written, so the next start may not know", zap.Error(err))
+			v.log.Warn("the next start may not know how this host has ended", zap.Error(err))
 		}
 	}
 }
@@ -258,7 +258,7 @@ func (v *Life) Metrics(m *metrics.Metrics) error {
 	if v.guard != nil {
 		armed = 1
 	}
-	return m.GaugeFunc("dead_man_armed", "1 while a dead man's timer is armed: the kernel ends this process when it stops proving that it is alive.", func() float64 { return armed })
+	return m.GaugeFunc("dead_man_armed", "1 if the kernel ends this process when it no longer proves that it lives.", func() float64 { return armed })
 }
 
 // notifier speaks sd_notify(3) with systemd, or whatever has started this
@@ -280,7 +280,7 @@ func newNotifier(getenv func(string) string) (*notifier, error) {
 		return nil, err
 	}
 	n := &notifier{conn: conn}
-	// Microseconds, and the process that they are for.
+	// Microseconds, and for whom they are meant.
 	usec, err := strconv.ParseInt(cmp.Or(getenv("WATCHDOG_USEC"), "0"), 10, 64)
 	if pid := getenv("WATCHDOG_PID"); err == nil && usec > 0 && (pid == "" || pid == strconv.Itoa(os.Getpid())) {
 		n.watchdog = time.Duration(usec) * time.Microsecond

@@ -25,7 +25,7 @@ func accessSettings(d defaults) []setting {
 	text := func(key, arg, help string, field func(c *Config) *string) setting {
 		return textSetting(key, arg, "", help, field)
 	}
-	url := text("adminUrl", "URL", "public URL of the admin address, such as https://cron.example.com; needed behind a proxy with another name, and for OpenID Connect", func(c *Config) *string { return &c.Access.URL })
+	url := text("adminUrl", "URL", "address by which people reach the admin address, such as https://cron.example.com; needed behind a proxy with a name of its own, and for OpenID Connect", func(c *Config) *string { return &c.Access.URL })
 	url.set = checked(url.set, func(s string) error {
 		if s == "" {
 			return nil
@@ -38,7 +38,7 @@ func accessSettings(d defaults) []setting {
 		url,
 		{
 			key: "adminProxies", arg: "NETWORKS",
-			help: "networks of the proxies that terminate TLS in front of the admin address, such as 10.0.0.0/8 or 127.0.0.1,10.1.2.3: the host trusts their headers about the client",
+			help: "networks of proxies before the admin address that end TLS, such as 10.0.0.0/8 or 127.0.0.1,10.1.2.3: what they say of the client is believed",
 			set: func(c *Config, s string) (err error) {
 				c.Access.Proxies, err = httpx.ParseNetworks(s)
 				return err
@@ -51,12 +51,12 @@ func accessSettings(d defaults) []setting {
 				return strings.Join(list, ",")
 			},
 		},
-		text("adminTlsCert", "FILE", "certificate chain of the admin address (PEM); read again when it changes", func(c *Config) *string { return &c.Access.TLS.Cert }),
+		text("adminTlsCert", "FILE", "certificate of the admin address (PEM), with those that lead to its authority; read again when it changes", func(c *Config) *string { return &c.Access.TLS.Cert }),
 		text("adminTlsKey", "FILE", "private key of that certificate", func(c *Config) *string { return &c.Access.TLS.Key }),
-		text("adminClientCa", "FILE", "authorities (PEM) of client certificates, which replace a token; the users file maps certificates to users", func(c *Config) *string { return &c.Access.TLS.ClientCA }),
+		text("adminClientCa", "FILE", "authorities whose certificates clients may show in place of a token; the users file says whose they are", func(c *Config) *string { return &c.Access.TLS.ClientCA }),
 		{
 			key: "adminOpen", arg: "WHAT", standard: string(auth.OpenAuto), is: schema.Words(auth.Opens()...),
-			help: "which paths need no token: all (/healthz, /readyz, /docs, /schemas and /metrics), health (the same without /metrics), none, or auto (all on a loopback address or socket, else health)",
+			help: "what is answered without a token: all (/healthz, /readyz, /docs, /schemas and /metrics), health (without /metrics), none, or auto: all on an address of this machine, else health",
 			set: func(c *Config, s string) error {
 				if !slices.Contains(auth.Opens(), s) {
 					return fmt.Errorf("%q is not known; want %s%s", words.Clip(s), strings.Join(auth.Opens(), ", "), words.Suggest(s, auth.Opens()))
@@ -71,7 +71,7 @@ func accessSettings(d defaults) []setting {
 
 // usersSetting is where users, tokens and groups are.
 func usersSetting(d defaults) setting {
-	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob access user' and 'wasmjob access token' edit it; off accepts only the host's own token", func(c *Config) *string { return &c.Access.Users }))
+	return offSetting(textSetting("users", "FILE", cmp.Or(d.users, off), "file with users, tokens and an OpenID Connect provider (docs/access.md), read again when it changes; 'wasmjob access user' and 'wasmjob access token' edit it; off: only the host's own token", func(c *Config) *string { return &c.Access.Users }))
 }
 
 // wireAccess makes the gate before the admin address, and the pages behind it.

@@ -15,17 +15,16 @@ func adoptCommand(p *program) *cobra.Command {
 	above := int64(0)
 	cmd := &cobra.Command{
 		Use:   "adopt --zk SERVERS --namespace NS [--above N]",
-		Short: "Adopt a ZooKeeper that was copied from another one, or restored from a backup",
-		Long: `Let hosts use a namespace whose nodes were copied to another ZooKeeper, or a ZooKeeper
-that was restored from a backup. Its transaction numbers, from which fences and trigger
-rounds come, are lower than those that were issued before; hosts notice that and begin
-no item. The command stores an offset that hosts add to all transaction numbers of the
-namespace, so that fences continue above those that were issued before.
+		Short: "Use a ZooKeeper that was copied from another one, or has gone back",
+		Long: `Let hosts use a namespace whose nodes were copied to another ZooKeeper, or a
+ZooKeeper that was restored from a backup. Transaction numbers begin again there, or
+go back, and fences and trigger rounds with them; hosts see that and begin nothing.
+From now on a number is added to all transactions of the namespace, so that fences
+go on above those that were given out before.
 
-Without --above, the command takes the highest number from the items' records, and does
-not change a registry that is not a copy. After a restore from a backup the records do
-not show the highest number: give --above the number in the hosts' log messages. Hosts
-that wait continue at once.`,
+Without --above it looks at the items' records for the highest number, and leaves a
+registry that is no copy as it is. A backup does not show in the records: give the
+number that the hosts' messages name. Hosts that wait begin at once.`,
 		Example: "  wasmjob registry adopt --zk zk1:2181,zk2:2181 --namespace prod\n  wasmjob registry adopt --zk zk1:2181,zk2:2181 --namespace prod --above 8589934671",
 		Args:    command.Exactly(),
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -36,7 +35,7 @@ that wait continue at once.`,
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().Int64Var(&above, "above", 0, "the greatest number `N` that was issued before")
+	cmd.Flags().Int64Var(&above, "above", 0, "the greatest number `N` that was given out before")
 	addRegistryFlags(cmd.Flags())
 	return cmd
 }
@@ -51,8 +50,8 @@ func adopt(ctx context.Context, p *program, cmd *cobra.Command, above int64) err
 		return err
 	}
 	if above != 0 {
-		return p.Done(nil, fmt.Sprintf("adopted namespace %s: fences and trigger rounds continue above %d", o.Namespace, a.Base))
+		return p.Done(nil, fmt.Sprintf("adopted namespace %s: fences and trigger rounds go on above %d", o.Namespace, a.Base))
 	}
-	return p.Done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds continue above %d",
+	return p.Done(nil, fmt.Sprintf("adopted namespace %s: the highest number in %s and %s is %d; fences and trigger rounds go on above %d",
 		o.Namespace, words.Count(a.Jobs, "job"), words.Count(a.Items, "item"), a.Highest, a.Base))
 }

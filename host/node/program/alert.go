@@ -48,24 +48,24 @@ func (s *system) handlerProblem(handler string) string {
 	case !file.Unrouted(handler):
 		return ""
 	case s.alertFile == nil:
-		return "this host has no alerts file (--alerts)"
+		return "this host has no file of alerts (--alerts)"
 	}
-	return "the alerts file has no route for this handler (errorHandlers)"
+	return "the file of alerts has no route for it (errorHandlers)"
 }
 
 // alertMetrics shows how the sending of alerts fares.
 func alertMetrics(m *metrics.Metrics, status func() keeper.Status) error {
 	return errors.Join(
-		m.GaugeFunc("alerts_keeper", "1 on the host that sends the messages about alerts for all hosts.", func() float64 {
+		m.GaugeFunc("alerts_keeper", "1 on the host that sends the alerts of all hosts.", func() float64 {
 			if status().Keeper {
 				return 1
 			}
 			return 0
 		}),
-		m.GaugeFunc("alerts_firing", "Active alerts of the cluster, as this host knows them.", func() float64 { return float64(status().Firing) }),
-		m.CounterFunc("alerts_sent_total", "Messages about alerts that receivers accepted from this host.", func() float64 { return float64(status().Sent) }),
-		m.CounterFunc("alerts_send_failures_total", "Failed attempts of this host to send a message about alerts.", func() float64 { return float64(status().Failed) }),
-		m.GaugeFunc("alerts_receivers_failing", "Receivers, by route, that reject this host's messages about alerts, or accepted the last one only for some of its recipients.", func() float64 { return float64(len(status().Failing)) }),
-		m.CounterFunc("alerts_events_dropped_total", "Events that were not judged for alerts, because they came too fast.", func() float64 { return float64(status().Dropped) }),
+		m.GaugeFunc("alerts_firing", "Alerts of the cluster that are not over, as this host knows them.", func() float64 { return float64(status().Firing) }),
+		m.CounterFunc("alerts_sent_total", "Messages about alerts that receivers have taken from this host.", func() float64 { return float64(status().Sent) }),
+		m.CounterFunc("alerts_send_failures_total", "Attempts of this host to send a message about alerts that failed.", func() float64 { return float64(status().Failed) }),
+		m.GaugeFunc("alerts_receivers_failing", "Receivers, by route, that do not take this host's messages about alerts, or took the last one for some of its recipients alone.", func() float64 { return float64(len(status().Failing)) }),
+		m.CounterFunc("alerts_events_dropped_total", "Events that came too fast to be looked at for alerts.", func() float64 { return float64(status().Dropped) }),
 	)
 }

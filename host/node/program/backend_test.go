@@ -30,13 +30,13 @@ func TestRegistryAddress(t *testing.T) {
 		{"", nil, []string{"--registry", "zookeeper://zk1", "--zk", "zk1:2181"}, registryZooKeeper, "zk1:2181", ""},
 		{"", nil, []string{"--registry", "zookeeper", "--zk", "zk1"}, registryZooKeeper, "zk1:2181", ""},
 
-		{"", []string{"WASMJOB_ZK=zk2"}, []string{"--registry", "zookeeper://zk1"}, "", "", "--registry: the servers are zk1:2181 here but zk2:2181 in zk (WASMJOB_ZK); give one of the two"},
-		{"registry: zookeeper://zk1\n", nil, []string{"--zk", "zk1/jobs"}, "", "", "FILE:1: registry: the servers are zk1:2181 here but zk1:2181/jobs in zk (--zk); give one of the two"},
+		{"", []string{"WASMJOB_ZK=zk2"}, []string{"--registry", "zookeeper://zk1"}, "", "", "--registry: the servers are zk1:2181 here and zk2:2181 in zk (WASMJOB_ZK); leave one of the two out"},
+		{"registry: zookeeper://zk1\n", nil, []string{"--zk", "zk1/jobs"}, "", "", "FILE:1: registry: the servers are zk1:2181 here and zk1:2181/jobs in zk (--zk); leave one of the two out"},
 		{"", nil, []string{"--registry", "zookeeper://"}, "", "", `--registry: "zookeeper://" is not an address of ZooKeeper; want zookeeper://HOST:PORT,HOST:PORT/PATH: "" is not a server`},
 		{"", nil, []string{"--registry", "zookeeper://zk1:x"}, "", "", `--registry: "zookeeper://zk1:x" is not an address of ZooKeeper; want zookeeper://HOST:PORT,HOST:PORT/PATH: "zk1:x" is not a server`},
 		{"", nil, []string{"--registry", "zookeeper://zk1/a//b"}, "", "", `"/a//b" is not a path in the registry`},
 		{"", nil, []string{"--registry", "zookeeper://zk1/a?timeout=1s"}, "", "", `--registry: "zookeeper://zk1/a?timeout=1s" has more than servers and a path; want zookeeper://HOST:PORT,HOST:PORT/PATH`},
-		{"", []string{"WASMJOB_REGISTRY=zookeeper://user:secret@zk1"}, nil, "", "", "WASMJOB_REGISTRY: the address has credentials; want zookeeper://HOST:PORT,HOST:PORT/PATH, and give the credentials with --zk-credentials-file"},
+		{"", []string{"WASMJOB_REGISTRY=zookeeper://user:secret@zk1"}, nil, "", "", "WASMJOB_REGISTRY: there are credentials in the address; want zookeeper://HOST:PORT,HOST:PORT/PATH, and --zk-credentials-file for them"},
 		{"", nil, []string{"--registry", "etcd://zk1"}, "", "", `--registry: "etcd://zk1" is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH`},
 	} {
 		l, _, err := load(t, c.file, c.env, append([]string{"--plugins", "P"}, c.args...))

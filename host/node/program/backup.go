@@ -26,9 +26,9 @@ import (
 )
 
 func backupCommand(p *program) *cobra.Command {
-	return command.Group("backup", "Back up the registry to a file, and restore it", `Back up a namespace of the registry to a file, and restore it: settings, offsets, key/value
-state, pauses and removals, records of runs. docs/backup.md is a runbook. To bring back a
-single removed job, use 'wasmjob job restore'.`,
+	return command.Group("backup", "Keep the registry in a file, and put it back", `Keep what a namespace has in its registry in a file, and put it back: settings, offsets,
+key/value state, what is paused or removed, records of runs. docs/backup.md is a runbook.
+To bring a single job back that was removed, use 'wasmjob job restore'.`,
 		"  wasmjob registry backup create jobs.backup\n  wasmjob registry backup show jobs.backup\n  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob",
 		createBackupCommand(p), showBackupCommand(p), restoreBackupCommand(p))
 }
@@ -37,14 +37,14 @@ func createBackupCommand(p *program) *cobra.Command {
 	var t *command.Target
 	cmd := &cobra.Command{
 		Use:   "create FILE [flags]",
-		Short: "Back up a namespace while its hosts run",
-		Long: `Back up a namespace of the registry while its hosts run. The command asks a host, or with
---zk reads ZooKeeper directly. A host's backup also has its files with users, grants and
-alerts. Modules, definitions and the history are not part of a backup, which only notes
-where they are.
+		Short: "Make a backup of a namespace, while its hosts run",
+		Long: `Make a backup of what the namespace keeps in its registry, while its hosts run: by one
+of them, or of a namespace in ZooKeeper itself (--zk). By a host, its files with users,
+grants and alerts are in it, too. Modules, definitions and the history are not: the
+backup says where they are.
 
 The file is a secret: it has the offsets and states of jobs, and the hashes of passwords.
-It gets mode 0600. The command does not replace an existing file.`,
+Only this user can read it. A file that exists is not replaced.`,
 		Example: "  wasmjob registry backup create jobs-$(date +%F).backup\n  wasmjob registry backup create jobs.backup --zk zk1:2181,zk2:2181 --namespace prod",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -58,7 +58,7 @@ It gets mode 0600. The command does not replace an existing file.`,
 // createBackup writes a backup beside its place, reads it again, and gives it its name.
 func createBackup(ctx context.Context, p *program, r *command.Reached, why, name string) (err error) {
 	if _, err := os.Lstat(name); err == nil {
-		return fmt.Errorf("%s exists; name another file, or remove it", name)
+		return fmt.Errorf("%s is there; name a file that is not, or remove it", name)
 	}
 	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*") // for this user alone
 	if err != nil {
@@ -104,10 +104,10 @@ func written(ctx context.Context, p *program, r *command.Reached, why string, f 
 		return nil, err
 	}
 	if b, err = backup.ReadFile(f); err != nil {
-		return nil, fmt.Errorf("the host sent only a part of the backup: %w", err)
+		return nil, fmt.Errorf("the backup was not received whole: %w", err)
 	}
 	if len(b.Jobs()) == 0 {
-		fmt.Fprintf(p.Err, "wasmjob: warning: namespace %s has no jobs\n", b.Namespace)
+		fmt.Fprintf(p.Err, "wasmjob: warning: there is no job in namespace %s\n", b.Namespace)
 	}
 	return b, nil
 }
@@ -116,7 +116,7 @@ func showBackupCommand(p *program) *cobra.Command {
 	var how command.Shown
 	cmd := &cobra.Command{
 		Use:     "show FILE [flags]",
-		Short:   "Check a backup, and show its contents",
+		Short:   "Read a backup to its end, and show what is in it",
 		Example: "  wasmjob registry backup show jobs.backup",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(_ *cobra.Command, args []string) error {
@@ -196,17 +196,18 @@ func restoreBackupCommand(p *program) *cobra.Command {
 	var r restoring
 	cmd := &cobra.Command{
 		Use:   "restore FILE (--data DIR | --zk SERVERS) [flags]",
-		Short: "Restore a backup while no host runs",
-		Long: `Restore a backup into the directory of an embedded registry (--data), or into a namespace
-in ZooKeeper (--zk). Stop all hosts first. The command refuses a namespace that has jobs,
-unless --replace is given, which removes them first.
+		Short: "Put a backup back, while no host runs",
+		Long: `Put a backup back: into the directory of an embedded registry (--data), or into a
+namespace in ZooKeeper (--zk). Stop all hosts before. A namespace that has jobs is refused
+without --replace, which removes them first.
 
-Fences and trigger rounds continue above all that were issued, also after the backup was
-made: the command reads those from the history that the backup names, or from --history.
-If it cannot read it, give --above N, the greatest fence that any system has seen.
+Fences and trigger rounds go on above all that were given out. What was given out after
+the backup is in the history: the command reads the one that the backup names, or those
+of --history. If it cannot, it wants --above N: the greatest fence that any system has
+seen.
 
-Hosts that start after the restore take over the items that ran when the backup was made,
-as from crashed hosts. Instants since the backup are due again within the job's catch-up.`,
+What ran when the backup was made is taken over by the hosts that start then, as from
+hosts that crashed; what ran since is due again as far as the catch-up goes.`,
 		Example: "  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob --files /etc/wasmjob\n  wasmjob registry backup restore jobs.backup --zk zk1:2181,zk2:2181 --namespace prod --replace",
 		Args:    command.Exactly("the name of the file"),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -217,11 +218,11 @@ as from crashed hosts. Instants since the backup are due again within the job's 
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&r.data, "data", "", "the `DIR` of an embedded registry, the same as for 'wasmjob run --data'")
-	f.StringVar(&r.files, "files", "", "write the files with users, grants and alerts to this `DIR`; existing files are not replaced")
-	f.BoolVar(&r.replace, "replace", false, "remove the jobs of the namespace first")
-	f.Int64Var(&r.above, "above", 0, "the greatest fence `N` that was issued; the command then reads no history")
-	f.StringArrayVar(&r.histories, "history", nil, "read the greatest fence from this history, a `FILE` or a URL as for 'wasmjob run --history' (default: the one that the backup names)")
+	f.StringVar(&r.data, "data", "", "the `DIR` of an embedded registry, that of 'wasmjob run --data'")
+	f.StringVar(&r.files, "files", "", "write the files with users, grants and alerts to this `DIR`; those that are there are not replaced")
+	f.BoolVar(&r.replace, "replace", false, "remove the jobs that are in the namespace")
+	f.Int64Var(&r.above, "above", 0, "the greatest fence `N` that was given out; no history is read")
+	f.StringArrayVar(&r.histories, "history", nil, "a history to read for that, a `FILE` or a URL as hosts have it (default: the one that the backup names)")
 	f.StringVar(&r.credentials, "history-credentials-file", "", "`FILE` with user:password for the database of the history")
 	addRegistryFlags(f)
 	return cmd
@@ -245,7 +246,7 @@ func (r *restoring) restore(ctx context.Context, p *program, cmd *cobra.Command,
 	}
 	w, err := backup.Write(ctx, center, b.Nodes, backup.Target{Namespace: namespace, Above: above, Replace: r.replace, By: command.WhoAsks()})
 	if errors.Is(err, backup.ErrHasJobs) {
-		err = fmt.Errorf("%w; nothing was changed. --replace removes these jobs with all their records", err)
+		err = fmt.Errorf("%w; nothing was changed. --replace removes them and all that is kept of them", err)
 	}
 	if err = errors.Join(err, end()); err != nil {
 		return err
@@ -254,11 +255,11 @@ func (r *restoring) restore(ctx context.Context, p *program, cmd *cobra.Command,
 		return err
 	}
 	jobs := b.Jobs()
-	fmt.Fprintf(p.Out, "restored namespace %s to its state of %s: %s, %s\n", namespace, b.Time.Local().Format(zonedTime), words.Count(len(jobs), "job"), words.Count(w.Nodes, "node"))
+	fmt.Fprintf(p.Out, "restored namespace %s as it was at %s: %s, %s\n", namespace, b.Time.Local().Format(zonedTime), words.Count(len(jobs), "job"), words.Count(w.Nodes, "node"))
 	if w.Removed > 0 {
-		fmt.Fprintf(p.Out, "  removed first: %s\n", words.Count(w.Removed, "node"))
+		fmt.Fprintf(p.Out, "  removed before: %s\n", words.Count(w.Removed, "node"))
 	}
-	fmt.Fprintf(p.Out, "  numbers: %d is the greatest known (%s); fences and trigger rounds continue above %d\n", above, from, w.Base)
+	fmt.Fprintf(p.Out, "  numbers: %d is the greatest that is known (%s); fences and trigger rounds go on above %d\n", above, from, w.Base)
 	fmt.Fprintf(p.Out, "  not restored: %s\n", strings.Join(r.left(b), "; "))
 	return nil
 }
@@ -275,7 +276,7 @@ func (r *restoring) left(b *backup.Backup) []string {
 	}
 	switch {
 	case len(files) == 0:
-		left = append(left, "users, grants and alerts, which the backup does not have")
+		left = append(left, "users, grants and alerts, which the backup has not")
 	case r.files == "":
 		left = append(left, words.Some(files, ", ")+" (--files DIR writes them)")
 	}
@@ -293,7 +294,7 @@ func (r *restoring) open(ctx context.Context, p *program, cmd *cobra.Command, b 
 		o, err := openNamespace(ctx, p, cmd.Flags(), true)
 		if err != nil {
 			if errors.Is(err, errNoServers) {
-				err = command.Usagef("the target is missing: name it with --data DIR or --zk SERVERS")
+				err = command.Usagef("--data DIR is missing, or --zk SERVERS: where the backup is to be put back")
 			}
 			return "", nil, nil, err
 		}
@@ -301,7 +302,7 @@ func (r *restoring) open(ctx context.Context, p *program, cmd *cobra.Command, b 
 	}
 	for _, flag := range []string{"zk", "registry"} {
 		if cmd.Flags().Changed(flag) {
-			return "", nil, nil, command.Usagef("--data names an embedded registry, and --%s another registry; give one of the two", flag)
+			return "", nil, nil, command.Usagef("--data is an embedded registry, --%s another one; leave one of them out", flag)
 		}
 	}
 	namespace = b.Namespace
@@ -335,7 +336,7 @@ func (r *restoring) greatest(ctx context.Context, p *program, b *backup.Backup) 
 	for _, h := range histories {
 		fence, err := greatestFence(ctx, p, h, r.credentials)
 		if err != nil {
-			return 0, "", fmt.Errorf("the fences that were issued since the backup are unknown, because the history could not be read: %w\nName a readable history with --history, or the greatest fence with --above N; use --above %d if no fence was issued since the backup", err, b.Number)
+			return 0, "", fmt.Errorf("the history does not say which fences were given out since the backup: %w\nName a history that can be read with --history, or the greatest fence with --above N; --above %d, if none was given out since", err, b.Number)
 		}
 		if fence > above {
 			above, from = fence, "in the history "+h
@@ -389,11 +390,11 @@ func (r *restoring) checkFiles(b *backup.Backup) error {
 		return nil
 	}
 	if len(b.Files) == 0 {
-		return command.Usagef("--files: the backup has no files, because it was made without a host or the host had none")
+		return command.Usagef("--files: the backup has no files: a host did not make it, or had none")
 	}
 	for _, f := range b.Files {
 		if _, err := os.Lstat(r.fileNamed(f)); !errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("--files: %s exists, or its existence cannot be checked; nothing was changed", r.fileNamed(f))
+			return fmt.Errorf("--files: %s is there, or cannot be looked for; nothing was changed", r.fileNamed(f))
 		}
 	}
 	return nil

@@ -139,10 +139,10 @@ func TestUsage(t *testing.T) {
 		{[]string{"quite-wrong", "--help"}, exitUsage, `unknown command "quite-wrong"` + "\n"},
 		{[]string{"--help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
 		{[]string{"help", "statsu"}, exitUsage, `unknown command "statsu"; did you mean "status"?`},
-		{[]string{"help", "status"}, exitOK, "Show the jobs of the host that is asked"},
+		{[]string{"help", "status"}, exitOK, "Show the jobs of the running host"},
 		{[]string{"print-config"}, exitUsage, `unknown command "print-config"; 'wasmjob run --print-config' shows the settings`},
 		{[]string{"chaos", "--seed", "7"}, exitUsage, `unknown command "chaos"; it is a program of its own: wasmjob-chaos`},
-		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' imports jobs of ElasticJob`},
+		{[]string{"migrate"}, exitUsage, `unknown command "migrate"; 'wasmjob job import elasticjob' takes jobs over from ElasticJob`},
 		{[]string{"completion", "tcsh"}, exitUsage, `there is no completion for "tcsh"; expected bash, zsh, fish or powershell`},
 		{[]string{"completion"}, exitOK, "powershell"},
 		{[]string{"run", "--plugns", "x"}, exitUsage, `unknown flag --plugns; did you mean "--plugins"?` + "\nSee 'wasmjob run --help'."},
@@ -154,12 +154,12 @@ func TestUsage(t *testing.T) {
 		{[]string{"job", "run", "a", "b"}, exitUsage, `unexpected argument "b"`},
 		{[]string{"job", "pause"}, exitUsage, "the job's name (or --all, or --server IP) is missing"},
 		{[]string{"job", "pause", "a", "--all"}, exitUsage, `unexpected argument "a"`},
-		{[]string{"job", "pause", "--all", "--item", "1"}, exitUsage, "--item and --all cannot be combined"},
+		{[]string{"job", "pause", "--all", "--item", "1"}, exitUsage, "--item and --all do not go together"},
 		{[]string{"job", "resume", "a", "--item", "-3"}, exitUsage, "--item: -3 is not a number from 0"},
 		{[]string{"validate"}, exitUsage, "name a directory"},
 		{[]string{"run", "--namespace", "a\U0001F600"}, exitUsage, "is not a namespace: registry: path"},
 		{[]string{"module", "inspect"}, exitUsage, "the module's file is missing"},
-		{[]string{"status", "--admin", "off"}, exitUsage, "not an address"},
+		{[]string{"status", "--admin", "off"}, exitUsage, "nothing to ask"},
 		{[]string{"status", "--admin", "nonsense"}, exitFailure, "want IP:PORT"},
 	} {
 		r := runCLI(t, nil, c.args...)
@@ -247,7 +247,7 @@ func TestInspect(t *testing.T) {
 	for _, name := range []string{"module inspect", "invoke"} {
 		runCLI(t, nil, append(strings.Fields(name), "text.yaml")...).expect(t, exitFailure, "text.yaml is a definition; expected a module, such as text.wasm")
 	}
-	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected the file of a module")
+	runCLI(t, nil, "module", "inspect", t.TempDir()).expect(t, exitFailure, "is a directory, expected a module's file")
 	missing := filepath.Join(t.TempDir(), "report")
 	runCLI(t, nil, "invoke", missing).expect(t, exitFailure, missing+": cannot be read: no such file or directory\n")
 	for _, name := range []string{"report.wasm", "reports.wasm"} {
@@ -337,7 +337,7 @@ func TestInvoke(t *testing.T) {
 		for n, want := range []bool{true, false} {
 			r := runCLI(t, nil, args...)
 			r.expect(t, exitOK)
-			if said := strings.Contains(r.err, "compiling "+guest+"; the compiled code is cached in "+cache); said != want {
+			if said := strings.Contains(r.err, "compiling "+guest+", once: compiled code is kept in "+cache); said != want {
 				t.Errorf("run %d: stderr says %q; says that it compiles: want %t", n, r.err, want)
 			}
 		}
@@ -591,7 +591,7 @@ func (h *hosted) await(t *testing.T, word string, args ...string) result {
 
 func TestOperatingARunningHost(t *testing.T) {
 	t.Parallel()
-	runCLI(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running on this machine", "127.0.0.1:1", "wasmjob run")
+	runCLI(t, []string{"XDG_RUNTIME_DIR=" + t.TempDir()}, "status", "--admin", "127.0.0.1:1").expect(t, exitFailure, "no host is running here", "127.0.0.1:1", "wasmjob run")
 
 	dir := jobDir(t, "type: SIMPLE\nshardingTotalCount: 3\njobParameter: ok\n") // only a trigger runs it
 	for name, text := range map[string]string{"once.yaml": "module: cities.wasm\ntype: SIMPLE\nshardingTotalCount: 1\njobParameter: ok\n", "bad.wasm": "not a module"} {
@@ -639,7 +639,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "status", "cities").expect(t, exitOK, "item 2 is paused: wasmjob job resume cities --item 2\n")
 	runCLI(t, env, "job", "resume", "cities", "--item", "2").expect(t, exitOK)
 	runCLI(t, env, "job", "pause", "cities", "--server", "127.0.0.1").expect(t, exitOK)
-	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, paused", "server 127.0.0.1 is paused for the job; wasmjob job resume cities resumes all servers")
+	runCLI(t, env, "job", "items", "cities").expect(t, exitOK, "READY, paused", "server 127.0.0.1 is paused for the job: wasmjob job resume cities lets it run on all servers")
 	runCLI(t, env, "job", "resume", "cities").expect(t, exitOK, "resumed cities on 127.0.0.1\n")
 	if r := runCLI(t, env, "job", "start", "cities"); r.code != exitOK || r.out != "cities runs here already\n" {
 		t.Errorf("start of a job that runs: %d %q", r.code, r.out)
@@ -656,12 +656,12 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "job", "pause", "--all").expect(t, exitOK)
 	runCLI(t, env, "job", "resume", "--all").expect(t, exitOK)
 	h.await(t, "cities runs here already", "job", "start", "cities")
-	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; once they have stopped, wasmjob status cities no longer shows them\n")
+	runCLI(t, env, "job", "drain", "cities", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of cities to stop; when they have, wasmjob status cities shows them no more\n")
 	h.await(t, "stopped", "job", "list")
 	h.await(t, "started cities\n", "job", "start", "cities")
 	h.await(t, "cities runs here already", "job", "start", "cities")
-	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1 yet: 'wasmjob host list' shows when a shutdown has taken effect")
-	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have stopped\n")
+	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitFailure, "no job is stopped on 127.0.0.1, or not yet: 'wasmjob host list' shows when a shutdown takes effect")
+	runCLI(t, env, "job", "drain", "--server", "127.0.0.1").expect(t, exitOK, "asked the instances on 127.0.0.1 of all jobs to stop; wasmjob host list shows when they have\n")
 	h.await(t, "stopped here by an operator", "host", "list")
 	runCLI(t, env, "job", "start", "cities", "--server", "127.0.0.1").expect(t, exitUsage, "leave the job out")
 	runCLI(t, env, "job", "start", "--server", "127.0.0.1").expect(t, exitOK, "started all jobs again on ")
@@ -671,10 +671,10 @@ func TestOperatingARunningHost(t *testing.T) {
 	h.await(t, "restored cities on 127.0.0.1\n", "job", "restore", "cities")
 	h.await(t, "cities runs here already", "job", "start", "cities")
 	for _, purge := range [][]string{nil, {"--purge"}} {
-		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: if the file changes or its host restarts, the job comes back, with the settings of the file and without edits")
+		runCLI(t, env, append([]string{"job", "remove", "cities"}, purge...)...).expect(t, exitOK, "still defined by cities.yaml on 1 host: a change of the file or a restart of its host brings the job back, with the settings of the file and without edits")
 		h.await(t, "removed", "job", "list")
 		if purge == nil {
-			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file; edits from before the removal are lost\n", "job", "restore", "cities")
+			h.await(t, "restored cities on 127.0.0.1 with the settings of its definition file: what was edited before the removal is gone\n", "job", "restore", "cities")
 		} else {
 			h.await(t, "started cities\n", "job", "start", "cities")
 		}
@@ -696,7 +696,7 @@ func TestOperatingARunningHost(t *testing.T) {
 	runCLI(t, env, "alert", "silence", "cities", "--for", "1m", "--reason", "it is known").expect(t, exitOK, "silenced alerts of cities")
 	runCLI(t, env, "alert", "list").expect(t, exitOK, "it is known")
 	runCLI(t, env, "alert", "silence", "citis", "--for", "1m").expect(t, exitFailure, `there is no job "citis"; did you mean "cities"? (a pattern such as "citis*" is taken`)
-	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*", "; no job matches it now")
+	runCLI(t, env, "alert", "silence", "citis*", "--for", "1m").expect(t, exitOK, "silenced alerts of citis*", "; no job has such a name now")
 	for _, pattern := range []string{"c*s", "*"} {
 		if r := runCLI(t, env, "alert", "silence", pattern, "--for", "1m", "--rule", "lost"); r.code != exitOK || strings.Contains(r.out, "no job") {
 			t.Errorf("%s: %+v", pattern, r)
@@ -718,14 +718,14 @@ func TestOperatingARunningHost(t *testing.T) {
 	if err := os.WriteFile(wrong, []byte(server.NewToken()), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	runCLI(t, env, "job", "list", "--token-file", wrong).expect(t, exitFailure, "the token is neither this host's own")
+	runCLI(t, env, "job", "list", "--token-file", wrong).expect(t, exitFailure, "the token is not the one of this host")
 
 	// A module that is refused while the version before runs on shows with its jobs.
 	if err := os.WriteFile(filepath.Join(dir, "cities.wasm"), []byte("oops"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	h.await(t, "cities.wasm  ", "status", "cities")
-	runCLI(t, env, "status", "once").expect(t, exitOK, "Rejected on the host that was asked", "cities.wasm", "an earlier version stays in force")
+	runCLI(t, env, "status", "once").expect(t, exitOK, "Refused on the host that was asked", "cities.wasm", "an earlier version stays in force")
 	h.await(t, "cities.wasm on 127.0.0.1", "module", "list")
 	runCLI(t, env, "module", "list").expect(t, exitOK, "DIGEST", "cities, once  127.0.0.1  ", "an earlier version stays in force")
 	runCLI(t, env, "module", "list", "-o", "yaml").expect(t, exitOK, "refused:", "jobs:", "- once")
@@ -785,8 +785,8 @@ func TestRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	h := &hosted{env: client}
-	for _, words := range [][]string{{"the alerts file is invalid", "alert", "list"}, {"the alerts file is invalid", "status"}, {"the users file is invalid", "status"},
-		{"the alerts file is invalid", "host", "list"}, {"the users file is invalid", "host", "list"}} {
+	for _, words := range [][]string{{"the file of alerts is not taken", "alert", "list"}, {"the file of alerts is not taken", "status"}, {"the users file is not taken", "status"},
+		{"the file of alerts is not taken", "host", "list"}, {"the users file is not taken", "host", "list"}} {
 		h.await(t, words[0], words[1:]...)
 	}
 	second := runCLI(t, env, "run", "--plugins", dir, "--admin", socket)
@@ -797,7 +797,7 @@ func TestRun(t *testing.T) {
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)
 	}
-	logs.await(t, "a second signal stops the host at once")
+	logs.await(t, "a second signal stops at once")
 	kinds := make(map[event.Kind]int)
 	for e, err := range jsonl.Read(file) {
 		if err != nil {
@@ -810,7 +810,7 @@ func TestRun(t *testing.T) {
 			t.Errorf("%d events %s, want %d", kinds[kind], kind, want)
 		}
 	}
-	runCLI(t, client, "status").expect(t, exitFailure, "no host is running on this machine")
+	runCLI(t, client, "status").expect(t, exitFailure, "no host is running here")
 	if left, err := os.ReadDir(filepath.Join(home, "wasmjob")); err != nil || len(left) != 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
@@ -884,7 +884,7 @@ func TestRunWithoutJobs(t *testing.T) {
 	go func() {
 		ended <- p.main(context.Background(), []string{"run", "--plugins", dir, "--admin", "off", "--server-ip", "127.0.0.1"})
 	}()
-	logs.await(t, "the plugins directory has no jobs yet")
+	logs.await(t, "there is no job in the plugins directory yet")
 	signals <- syscall.SIGTERM
 	if code := <-ended; code != exitOK {
 		t.Errorf("exit code %d", code)
@@ -946,10 +946,10 @@ func TestASecondSignalStopsAtOnce(t *testing.T) {
 		t.Fatal("the host does not end")
 	}
 	logs.await(t, "stopping at once")
-	if entry := logs.await(t, "the running items count as unfinished"); !strings.Contains(entry, `"items":"0"`) {
+	if entry := logs.await(t, "what was running counts as unfinished"); !strings.Contains(entry, `"items":"0"`) {
 		t.Errorf("it does not say what was cut off: %s", entry)
 	}
-	logs.await(t, "a second signal stopped the host at once")
+	logs.await(t, "stopped at once by a second signal")
 }
 
 // TestValidateWarns: what a host takes and what will not do what is expected is

@@ -45,7 +45,7 @@ func (p *program) root() *cobra.Command {
 		command.Section{Title: "Run a host", Commands: []*cobra.Command{demoCommand(p), docsCommand(p), initCommand(p), runCommand(p)}},
 		command.Section{Title: "Write jobs", Commands: []*cobra.Command{invokeCommand(p), planCommand(p), validateCommand(p)}},
 		command.Section{Title: "Look", Commands: []*cobra.Command{jobs.Explain(&p.Program), jobs.Status(&p.Program), jobs.Top(&p.Program)}},
-		command.Section{Title: "Operate, through any host of the cluster or directly in ZooKeeper (--zk)", Commands: []*cobra.Command{
+		command.Section{Title: "Operate, through any host of the cluster or ZooKeeper itself (--zk)", Commands: []*cobra.Command{
 			p.accessGroup(), alertcommand.Commands(&p.Program, p.Getenv(alertsSetting(defaults{}).variable())), jobs.Context(&p.Program),
 			p.hostGroup(), p.jobGroup(), p.moduleGroup(), p.registryGroup(),
 		}},
@@ -57,9 +57,9 @@ func (p *program) root() *cobra.Command {
 // jobGroup has the commands about jobs. The words are those of the console.
 func (p *program) jobGroup() *cobra.Command {
 	group := command.Group("job", "List, run, pause, edit, kill and move jobs; their runs and logs",
-		`Show and operate jobs. The commands have the names of the console's buttons. ElasticJob's
-names work too: trigger is run, disable is pause, enable is resume, shutdown is drain, and
-shards is items.`,
+		`Look at jobs and operate them. The words are those of the console; ElasticJob's mean
+the same here: trigger is run, disable is pause, enable is resume, shutdown is drain,
+and shards is items.`,
 		`  wasmjob job list --health failing,late
   wasmjob job run cities --wait
   wasmjob job logs cities --follow`)
@@ -73,30 +73,31 @@ shards is items.`,
 
 func (p *program) hostGroup() *cobra.Command {
 	return command.Group("host", "List hosts, drain them, start them again",
-		`Show and operate the hosts of the cluster. A drained host runs no job until it is started
-again; its process goes on.`,
+		`Look at the hosts of the cluster and operate them. A host that was drained runs no
+job until it is started again; its process goes on.`,
 		"  wasmjob host list\n  wasmjob host drain --server 10.0.0.7\n  wasmjob host start --server 10.0.0.7",
 		jobs.Hosts(&p.Program)...)
 }
 
 func (p *program) moduleGroup() *cobra.Command {
 	return command.Group("module", "List, inspect and sign modules",
-		"Show the modules that hosts run, and inspect and sign the file of a module.",
+		"Look at the modules that hosts run, at a module's file, and sign it.",
 		"  wasmjob module list\n  wasmjob module inspect cities.wasm\n  wasmjob module sign cities.wasm --key release",
 		jobs.Modules(&p.Program), inspectCommand(p), signCommand(p), verifySignatureCommand(p))
 }
 
 func (p *program) accessGroup() *cobra.Command {
 	return command.Group("access", "Users, tokens, sign-in, grants, and who changed what",
-		`Manage who may use the hosts, show what they changed, and show what jobs may do outside
+		`Say who may use hosts, and see what they changed, and what jobs may do outside of
 their sandbox.`,
 		"  wasmjob access login\n  wasmjob access user add ann --role operator='etl-*'\n  wasmjob access audit --from 7d",
 		append(accessCommands(p), jobs.Audit(&p.Program), grantsCommand(p))...)
 }
 
 func (p *program) registryGroup() *cobra.Command {
-	return command.Group("registry", "Back up, restore and adopt a registry",
-		`Back up a registry and restore it, or let hosts use a ZooKeeper that was copied.`,
+	return command.Group("registry", "Back up what the registry has, and put it back",
+		`Keep what hosts have in their registry, and put it back; or have hosts use a
+ZooKeeper that was copied.`,
 		"  wasmjob registry backup create jobs.backup\n  wasmjob registry backup restore jobs.backup --data /var/lib/wasmjob",
 		adoptCommand(p), backupCommand(p))
 }
@@ -108,9 +109,9 @@ func connectionTopic(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "connection",
 		Short: "How commands find the cluster",
-		Long: `Without any of these flags, a command asks the host that the same user runs on this
-machine. --admin asks another host. --context asks a cluster by the name that 'wasmjob
-context' gave it. --zk asks the registry directly, also while no host runs.
+		Long: `A command asks the host that runs on this machine for the same user, without any of
+these flags. --admin asks another host, --context a cluster that has a name ('wasmjob
+context'), --zk the registry itself, also while no host runs.
 
 ` + strings.TrimRight(command.FlagUsages(flags.Flags()), "\n"),
 	}
@@ -165,9 +166,9 @@ func unknownCommand(root *cobra.Command, args []string) error {
 	case "chaos":
 		return command.Usagef("unknown command %q; it is a program of its own: wasmjob-chaos", name)
 	case "events":
-		return command.Usagef("unknown command %q; 'wasmjob job history', 'wasmjob job runs' and 'wasmjob why JOB' show what has happened, and GET /v1/events lists the events", name)
+		return command.Usagef("unknown command %q; 'wasmjob job history', 'wasmjob job runs' and 'wasmjob why JOB' show what has happened, GET /v1/events the events themselves", name)
 	case "migrate":
-		return command.Usagef("unknown command %q; 'wasmjob job import elasticjob' imports jobs of ElasticJob", name)
+		return command.Usagef("unknown command %q; 'wasmjob job import elasticjob' takes jobs over from ElasticJob", name)
 	}
 	if path := command.Meant(root, name, newNames); path != "" {
 		return command.Usagef("unknown command %q; did you mean %q?", words.Clip(name), path)

@@ -63,10 +63,10 @@ func newWorkers(p *program, r *plugin.Runtime, items int, log *slog.Logger) *pro
 func guestsCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   guestsWord + " LABEL",
-		Short: "Run guests for the host that started this process",
-		Long: `Run the guests of one or more jobs in this process, which confines itself before it runs
-the first guest. Hosts, invoke and validate start their worker processes with this
-command; people have no use for it. LABEL shows in lists of processes which jobs it runs.`,
+		Short: "Run guests for the host that has started this",
+		Long: `Run the guests of one job or of several, in a sandbox that is closed before the
+first of them. A host starts itself with it, and so do invoke and validate; it is
+of no use to people. LABEL says in lists of processes whose guests they are.`,
 		Example: "  wasmjob run-guests guests",
 		Hidden:  true,
 		Args:    command.Exactly("the label"),
@@ -82,9 +82,10 @@ command; people have no use for it. LABEL shows in lists of processes which jobs
 func compileCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   compileWord,
-		Short: "Compile a module for the host that started this process",
-		Long: `Compile the module on standard input, as the parent process asks for it there. Hosts,
-invoke and validate compile modules with this command; people have no use for it.`,
+		Short: "Compile a module for the host that has started this",
+		Long: `Compile the module that comes on standard input, with what the program that has
+started this says of it. A host starts itself with it, and so do invoke and
+validate; it is of no use to people.`,
 		Example: "  wasmjob compile-module",
 		Hidden:  true,
 		Args:    command.Exactly(),

@@ -224,7 +224,7 @@ func jobSettings(d defaults) []setting {
 // alertsSetting is where rules and receivers of alerts are. The file is read here, so that
 // a mistake in it is one of the configuration; the host reads it when it starts.
 func alertsSetting(d defaults) setting {
-	s := textSetting("alerts", "FILE", "", "alerts file: rules, and who gets messages about alerts (docs/alerts.md); use the same file on all hosts; read again when it changes; without it this host sends no messages", func(c *Config) *string { return &c.Alerts })
+	s := textSetting("alerts", "FILE", "", "who gets messages when jobs do not do what they should, read again when it changes (docs/alerts.md); the same on all hosts; without it no messages are sent", func(c *Config) *string { return &c.Alerts })
 	s.set = checked(s.set, func(text string) (err error) {
 		if text != "" && !d.printed {
 			_, err = alert.Read(text)
@@ -237,7 +237,7 @@ func alertsSetting(d defaults) setting {
 // grantsSetting is where the grants are. They are read here, so that a mistake in them is
 // one of the configuration.
 func grantsSetting(d defaults) setting {
-	s := textSetting("grants", "FILE|DIR", "", "grants file, or a directory of them: what jobs may do outside their sandbox (docs/grants.md); read again when they change; without it jobs have only their mounts", func(c *Config) *string { return &c.Grants })
+	s := textSetting("grants", "FILE|DIR", "", "what jobs may do outside of their sandbox: a file, or a directory with several, read again when they change (docs/grants.md); without it nothing but their mounts", func(c *Config) *string { return &c.Grants })
 	set := s.set
 	s.set = func(c *Config, text string) (err error) {
 		if text != "" && !d.printed {
@@ -275,7 +275,7 @@ func registrySettings() []setting {
 			show: func(c *Config) string { return c.Registry },
 		},
 		namespace,
-		textSetting("data", "DIR", "", "keep the embedded registry in this directory, so that settings, offsets and unfinished runs survive the host; without it they are in memory and lost when the host ends", func(c *Config) *string { return &c.Data }),
+		textSetting("data", "DIR", "", "keep the embedded registry in this directory: settings, offsets and unfinished runs outlive the host; without it they are in memory and gone when the host ends", func(c *Config) *string { return &c.Data }),
 	}
 }
 
@@ -353,11 +353,11 @@ func checked(set func(*Config, string) error, check func(string) error) func(*Co
 
 // hostSettings are those of the host itself.
 func hostSettings(d defaults) []setting {
-	serverIP := textSetting("serverIp", "IP", "", "IPv4 address that identifies this server to operators and other hosts, or a network such as 10.0.0.0/8 that contains it (default: the address from which this machine reaches ZooKeeper, else the first that is not loopback, else 127.0.0.1)", func(c *Config) *string { return &c.ServerIP })
+	serverIP := textSetting("serverIp", "IP", "", "IPv4 address that names this server to operators and other hosts, or a network such as 10.0.0.0/8 that it is taken from (default: the address from which ZooKeeper is reached, else the first that is not loopback, else 127.0.0.1)", func(c *Config) *string { return &c.ServerIP })
 	serverIP.set = checked(serverIP.set, checkServerIP)
 	dump := offSetting(setting{
 		key: "dumpPort", arg: "PORT", standard: off,
-		help: "answer ElasticJob's dump request, dump@JOB, on this TCP port of the loopback address, or on IP:PORT; it has no password, and its answers show the configuration of jobs",
+		help: "answer ElasticJob's dump request, dump@JOB, on this TCP port of the loopback address, or on IP:PORT; there is no password: it shows the configuration of all jobs",
 		set:  setDumpAddress,
 		show: func(c *Config) string { return c.DumpAddress },
 	})
@@ -372,20 +372,20 @@ func hostSettings(d defaults) []setting {
 	})
 	return []setting{
 		serverIP,
-		textSetting("serverInterface", "NAME", "", "network interface whose IPv4 address identifies this server; with --server-ip NETWORK, its address in that network", func(c *Config) *string { return &c.ServerInterface }),
+		textSetting("serverInterface", "NAME", "", "network interface whose IPv4 address names this server; with --server-ip NETWORK, the address there that is in the network", func(c *Config) *string { return &c.ServerInterface }),
 		adminSetting(),
-		boolSetting("insecureAdmin", "allow an admin address that other machines can reach without TLS, on the host or a proxy: an eavesdropper on the network then learns the token", func(c *Config) *bool { return &c.InsecureAdmin }),
-		textSetting("adminTokenFile", "FILE", "", "file with the host's own token, mode 0600; the host creates it if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
+		boolSetting("insecureAdmin", "serve on an admin address that other machines can reach, though neither it nor a proxy has TLS: who listens in on the way has the token", func(c *Config) *bool { return &c.InsecureAdmin }),
+		textSetting("adminTokenFile", "FILE", "", "file with the token for operations, mode 0600, made if it does not exist (default: a new token at every start)", func(c *Config) *string { return &c.AdminTokenFile }),
 		metricsSetting(),
 		metricsLabelsSetting(),
 		guestSeriesSetting(),
 		dump,
 		format,
 		levelSetting("logLevel", "lowest level of the host's log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.LogLevel }),
-		levelSetting("guestLogLevel", "lowest level of the jobs' log lines: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.GuestLogLevel }),
+		levelSetting("guestLogLevel", "lowest level of what jobs log: debug, info, warn or error", func(c *Config) *zapcore.Level { return &c.GuestLogLevel }),
 		{
 			key: "maxConcurrency", arg: "N", standard: "0", is: schema.Integer(0, mostConcurrency),
-			help: "the most items that run at the same time on this host; 0 means 8 per processor",
+			help: "most items that run at once on this host; 0 is 8 per processor",
 			set: func(c *Config, s string) error {
 				n, err := strconv.Atoi(s)
 				if err != nil || n < 0 || n > mostConcurrency {
@@ -396,17 +396,17 @@ func hostSettings(d defaults) []setting {
 			},
 			show: func(c *Config) string { return strconv.Itoa(c.MaxConcurrency) },
 		},
-		memorySetting("memoryBudget", "50%", "the most memory of all guests and compiled modules together: a size, a share of the machine's or container's memory, or off; one job gets at most three quarters of it", func(c *Config) *string { return &c.MemoryBudget }),
-		memorySetting("moduleMemory", "25%", "the most memory of compiled modules: a size, a share of the machine's or container's memory, or off; beyond it the host unloads the modules whose jobs fire last, and loads them from the cache again before their jobs fire", func(c *Config) *string { return &c.ModuleMemory }),
+		memorySetting("memoryBudget", "50%", "most memory that all guests and compiled modules take together: a size, a part of the machine's or container's memory, or off; one job may have three quarters of it", func(c *Config) *string { return &c.MemoryBudget }),
+		memorySetting("moduleMemory", "25%", "most memory that compiled modules take: a size, a part of the machine's or container's memory, or off; beyond it those leave that are needed last, and come back from the cache ahead of their jobs' fires", func(c *Config) *string { return &c.ModuleMemory }),
 		isolationSetting(),
 		inProcessSetting(),
 		workerGroupsSetting(),
-		durationSetting("drainTimeout", "30s", 0, "how long running items may continue after Ctrl-C or SIGTERM; 0 stops them at once", func(c *Config) *time.Duration { return &c.DrainTimeout }),
+		durationSetting("drainTimeout", "30s", 0, "how long running items may go on after Ctrl-C or SIGTERM; 0 is not at all", func(c *Config) *time.Duration { return &c.DrainTimeout }),
 		clockBoundSetting(),
-		durationSetting("keepServers", "24h", 0, "how long the registry keeps the node of an enabled server that has no instance of the job; 0 keeps it for ever", func(c *Config) *time.Duration { return &c.KeepServers }),
+		durationSetting("keepServers", "24h", 0, "how long the registry keeps the node of an enabled server without an instance of a job; 0 is for ever", func(c *Config) *time.Duration { return &c.KeepServers }),
 		offSetting(textSetting("cache", "DIR", d.cache, "keep compiled modules in this directory, which only its owner may write to; off keeps them in memory", func(c *Config) *string { return &c.Cache })),
 		cacheSizeSetting(),
-		durationSetting("rescan", "30s", time.Second, "time between two full scans of the plugins directory; the host usually notices changes at once", func(c *Config) *time.Duration { return &c.Rescan }),
+		durationSetting("rescan", "30s", time.Second, "time between two full looks at the plugins directory; changes are seen at once as a rule", func(c *Config) *time.Duration { return &c.Rescan }),
 	}
 }
 
@@ -429,7 +429,7 @@ func checkServerIP(s string) error {
 func adminSetting() setting {
 	return setting{
 		key: "admin", arg: "ADDRESS", standard: defaultAdmin,
-		help: "address of the console, the API and the metrics: IP:PORT, a socket's path, or off",
+		help: "where status, operations and metrics are served: IP:PORT, a socket's path, or off",
 		set: func(c *Config, s string) error {
 			c.Admin = nil
 			if s == "" || s == off {
@@ -469,7 +469,7 @@ func setDumpAddress(c *Config, s string) error {
 
 // clockBoundSetting is how far the host's clock may be ahead.
 func clockBoundSetting() setting {
-	s := durationSetting("clockBound", "5s", leastClockBound, "how far this host's clock may be ahead of the registry's: no item begins earlier than this before its instant by the registry's clock; off sets no bound", func(c *Config) *time.Duration { return &c.ClockBound })
+	s := durationSetting("clockBound", "5s", leastClockBound, "how far this host's clock may be ahead of the registry's: nothing begins earlier than that before its instant by the registry's clock; off is no bound", func(c *Config) *time.Duration { return &c.ClockBound })
 	s.is = schema.Any(s.is, schema.Words(off))
 	set, show := s.set, s.show
 	s.set = func(c *Config, text string) error {
@@ -492,7 +492,7 @@ func clockBoundSetting() setting {
 func cacheSizeSetting() setting {
 	return setting{
 		key: "cacheSize", arg: "SIZE", is: schema.Size(math.MaxInt64), standard: jobconfig.ShowSize(plugin.DefaultCacheSize),
-		help: "the most disk space of compiled modules in the cache directory; the host removes the least recently used first",
+		help: "most that compiled modules take in the cache directory; what was used longest ago goes first",
 		set: func(c *Config, s string) error {
 			n, err := parseSize(s)
 			if err == nil && n < leastMemory {
@@ -508,7 +508,7 @@ func cacheSizeSetting() setting {
 func isolationSetting() setting {
 	return setting{
 		key: "isolation", arg: "WHERE", standard: "",
-		help: "give jobs a worker process of their own: process (all jobs), or process=PATTERN,PATTERN… (jobs whose names match, such as team-a-*); other jobs run where their definitions say, by default in a shared worker process",
+		help: "run guests in a process for each job: process (of all jobs), or process=PATTERN,PATTERN… (of jobs whose names match, such as team-a-*); the others run where their definitions say, by default in a worker process that jobs share",
 		set: func(c *Config, s string) (err error) {
 			c.Isolation, err = parseIsolation(s)
 			return err
@@ -538,7 +538,7 @@ func parseIsolation(s string) ([]string, error) {
 	case s == isolationProcess:
 		return everyJob(), nil
 	case !some, list == "":
-		return nil, fmt.Errorf("%q is not an isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", words.Clip(s))
+		return nil, fmt.Errorf("%q is no isolation; want process or process=PATTERN,PATTERN…, such as process=team-a-*", words.Clip(s))
 	}
 	return parsePatterns(list)
 }
@@ -561,7 +561,7 @@ func parsePatterns(s string) ([]string, error) {
 func inProcessSetting() setting {
 	return setting{
 		key: "inProcess", arg: "PATTERNS", standard: "",
-		help: "jobs that may run in the host's own process if their definitions ask for it (isolation: host): PATTERN,PATTERN…; a guest that escapes the sandbox or crashes the WebAssembly engine ends the host",
+		help: "jobs that are trusted to run in the host's own process, if their definitions ask for it (isolation: host): PATTERN,PATTERN…; a guest that breaks out, or that the engine fails on, ends the host",
 		set: func(c *Config, s string) (err error) {
 			c.InProcess, err = parsePatterns(s)
 			return err
@@ -574,11 +574,11 @@ func inProcessSetting() setting {
 func workerGroupsSetting() setting {
 	return setting{
 		key: "workerGroups", arg: "GROUPS", standard: string(catalog.GroupAll), is: schema.Words(groupings()...),
-		help: "which jobs share a worker process: all, folder (jobs whose definitions are in the same folder of the plugins directory), or signer (jobs whose modules are signed by the same key)",
+		help: "which jobs share a worker process: all, folder (those whose definitions lie in one folder of the plugins directory), or signer (those whose modules one key has signed)",
 		set: func(c *Config, s string) error {
 			c.WorkerGroups = catalog.Grouping(s)
 			if !slices.Contains(catalog.Groupings(), c.WorkerGroups) {
-				return fmt.Errorf("%q is not a grouping; want all, folder or signer", words.Clip(s))
+				return fmt.Errorf("%q is no grouping; want all, folder or signer", words.Clip(s))
 			}
 			return nil
 		},
@@ -684,17 +684,17 @@ func sizeOrPart(s string, memory func() (uint64, error)) (int64, error) {
 	if number, ok := strings.CutSuffix(s, "%"); ok {
 		part, err := strconv.ParseFloat(number, 64)
 		if err != nil || math.IsNaN(part) || part <= 0 || part > 100 {
-			return 0, fmt.Errorf("%q is not a share of the memory; want more than 0%% and at most 100%%", words.Clip(s))
+			return 0, fmt.Errorf("%q is not a part of the memory; want more than 0%% and at most 100%%", words.Clip(s))
 		}
 		all, err := memory()
 		if err != nil {
-			return 0, fmt.Errorf("the machine's memory size is unknown (%w); want a size, such as 512MiB, or off", err)
+			return 0, fmt.Errorf("the machine's memory is not known (%w); want a size, such as 512MiB, or off", err)
 		}
 		bytes = int64(part / 100 * float64(min(all, 1<<50)))
 	} else {
 		var err error
 		if bytes, err = parseSize(s); err != nil {
-			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a share of the memory, such as 50%%, or off", words.Clip(s))
+			return 0, fmt.Errorf("%q is not a size; want a number of bytes, such as 512MiB, a part of the memory, such as 50%%, or off", words.Clip(s))
 		}
 	}
 	if bytes < leastMemory {

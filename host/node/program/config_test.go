@@ -219,7 +219,7 @@ ceilings:
 func TestAdminBeyondThisMachine(t *testing.T) {
 	t.Parallel()
 	for _, address := range []string{":9770", "0.0.0.0:9770", "10.1.2.3:1", "[::]:80"} {
-		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address}); err == nil || !strings.Contains(err.Error(), "--admin: other machines can reach "+address+", without TLS") {
+		if _, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address}); err == nil || !strings.Contains(err.Error(), "--admin: other machines can reach "+address+", and there is no TLS") {
 			t.Errorf("%s: got %v", address, err)
 		}
 		l, _, err := load(t, "", nil, []string{"--plugins", "P", "--admin", address, "--insecure-admin"})
@@ -296,7 +296,7 @@ func TestHistoryScheme(t *testing.T) {
 
 func TestZooKeeperWithoutCredentialsIsAWarning(t *testing.T) {
 	t.Parallel()
-	const want = "hosts use ZooKeeper without credentials: everyone who can connect to it can change the jobs and their settings; give credentials with --zk-credentials-file"
+	const want = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
 	for _, c := range []struct {
 		env  []string
 		warn bool
@@ -422,7 +422,7 @@ entirely-different: 1
 		`FILE:12: mount of job gone: directory "P/gone" does not exist`,
 		`FILE:13: unknown key "geust" in a mount; did you mean "guest"?`,
 		`FILE:13: mount of job key: the guest's path is missing`,
-		`FILE:14: mount of job twice: two mounts have the guest's path /x`,
+		`FILE:14: mount of job twice: two directories for the guest's path /x`,
 		`FILE:15: mounts: job "text": want a list of {host: DIR, guest: PATH}`,
 		`FILE:16: unknown key "entirely-different"`,
 		`WASMJOB_REGISTRY: "zokeeper" is not a registry; want embedded, zookeeper or zookeeper://HOST:PORT,HOST:PORT/PATH; did you mean "zookeeper"?`,
@@ -533,7 +533,7 @@ func TestUsersFileThatIsMissing(t *testing.T) {
 func TestBrokenConfigFile(t *testing.T) {
 	t.Parallel()
 	_, file, err := load(t, "logLevel: info\nmounts:\n\tkey: 1\n", nil, nil)
-	if err == nil || !strings.HasSuffix(err.Error(), "FILE:3:1: not YAML: found character that cannot start any token: found a tab in the indentation, expected blanks") || strings.Contains(err.Error(), "plugins") {
+	if err == nil || !strings.HasSuffix(err.Error(), "FILE:3:1: not YAML: found character that cannot start any token: a tab cannot indent, expected blanks") || strings.Contains(err.Error(), "plugins") {
 		t.Errorf("%s: %v", file, err)
 	}
 }
@@ -563,7 +563,7 @@ func TestSizeOrPart(t *testing.T) {
 		}
 	}
 	for text, want := range map[string]string{
-		"0%": "more than 0%", "101%": "at most 100%", "NaN%": "not a share", "x": "not a size", "1MiB": "want at least 16MiB", "-1": "not a size",
+		"0%": "more than 0%", "101%": "at most 100%", "NaN%": "not a part", "x": "not a size", "1MiB": "want at least 16MiB", "-1": "not a size",
 	} {
 		if got, err := sizeOrPart(text, func() (uint64, error) { return 8 << 30, nil }); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q is %d (%v), expected %q", text, got, err, want)
@@ -611,12 +611,12 @@ func TestHistoryInADatabase(t *testing.T) {
 		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "mysql://bob@db/jobs", ""},
 		{[]string{"WASMJOB_HISTORY=postgres://ann:s3cr3t@db/jobs?sslmode=disable"}, []string{"--data", "D"}, "postgres://ann@db/jobs?sslmode=disable", ""},
 		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs?sslmode=disable&spool=/s", "--cache", "off"}, "postgres://ann@db/jobs?sslmode=disable", ""},
-		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials were given in " + secret + ", too"},
-		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials were given in WASMJOB_HISTORY_CREDENTIALS, too"},
-		{[]string{"WASMJOB_HISTORY_CREDENTIALS=s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "", "found no credentials; want user:password"},
+		{nil, []string{"--history", "postgres://ann:s3cr3t@db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "there are credentials in " + secret + ", too"},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=bob:s3cr3t"}, []string{"--history", "mysql://db/jobs", "--history-credentials-file", secret, "--cache", "C"}, "", "credentials are in WASMJOB_HISTORY_CREDENTIALS, too"},
+		{[]string{"WASMJOB_HISTORY_CREDENTIALS=s3cr3t"}, []string{"--history", "mysql://db/jobs", "--cache", "C"}, "", "these are not credentials; want user:password"},
 		{nil, []string{"--history", "oracle://ann:s3cr3t@db/jobs"}, "", "found the scheme \"oracle\""},
 		{nil, []string{"--history", "mysql://ann:s3cr3t@db/jobs", "--cache", "off"}, "", "there is no place for it"},
-		{nil, []string{"--history-credentials-file", secret}, "", "applies only to a database"},
+		{nil, []string{"--history-credentials-file", secret}, "", "has a meaning for databases only"},
 		{nil, []string{"--history", "sqlite:/no/such/directory/h.db", "--cache", "C"}, "", `directory "/no/such/directory" does not exist`},
 	} {
 		l, _, err := load(t, "", c.env, append([]string{"--plugins", "P"}, c.flags...))
@@ -638,7 +638,7 @@ func TestHistoryInADatabase(t *testing.T) {
 			t.Errorf("%v: %s, spool %s, warnings %q, printed %s", c.flags, l.HistoryDatabase.Where, l.HistoryDatabase.Spool, l.warnings, printed.String())
 		}
 		given := strings.Contains(strings.Join(c.flags, " "), "s3cr3t")
-		if warned := strings.Contains(fmt.Sprint(l.warnings), "all users of this machine can read"); warned != given {
+		if warned := strings.Contains(fmt.Sprint(l.warnings), "everybody on this machine can read"); warned != given {
 			t.Errorf("%v: warnings %q", c.flags, l.warnings)
 		}
 	}

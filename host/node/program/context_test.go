@@ -82,7 +82,7 @@ func TestContexts(t *testing.T) {
 	is(staging)
 	is(prod, "--context", "prod")
 	is(prod, "--context", "staging", "--admin", prod.address, "--token-file", filepath.Join(home, "prod.token"))
-	do("job", "list", "--admin", prod.address).expect(t, exitFailure, "its token is unknown")
+	do("job", "list", "--admin", prod.address).expect(t, exitFailure, "its token is not known here")
 	if got := <-prod.last; strings.Contains(got, staging.token) {
 		t.Errorf("the token of the context in use was sent to another address: %q", got)
 	}
@@ -93,7 +93,7 @@ func TestContexts(t *testing.T) {
 
 	do("job", "list", "--context", "prd").expect(t, exitUsage, `--context: there is no context "prd"; did you mean "prod"?`, file)
 	do("job", "list", "--context", "prod", "--zk", "127.0.0.1:1").expect(t, exitUsage, `context "prod" in `+file, "it names a host, --zk the registry itself")
-	do("job", "history", "--context", "zk").expect(t, exitUsage, "it names a registry, but this command needs a host")
+	do("job", "history", "--context", "zk").expect(t, exitUsage, "it names a registry, and this command asks a host")
 	do("job", "items", "pay", "--context", "zk", "--admin", prod.address).expect(t, exitUsage, "--admin asks a host, --registry the registry itself")
 	do("__complete", "job", "list", "--context", "").expect(t, exitOK, "prod", "staging", "zk")
 	do("__complete", "context", "use", "").expect(t, exitOK, "prod", "staging", "zk")
@@ -103,17 +103,17 @@ func TestContexts(t *testing.T) {
 	do("context", "set", "ensemble", "--zk", "127.0.0.1:1", "--registry", "zookeeper://127.0.0.1:2").expect(t, exitFailure, "[registry zk]")
 	do("context", "rm", "ensemble").expect(t, exitOK)
 	do("context", "set", "gone", "--admin", "127.0.0.1:1", "--token-file", filepath.Join(home, "prod.token")).expect(t, exitOK)
-	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running on this machine: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
-	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running on this machine: nothing answers at 127.0.0.1:1")
+	do("job", "list", "--context", "gone").expect(t, exitFailure, `context "gone" in `+file+": no host is running here: nothing answers at 127.0.0.1:1", "--admin ADDRESS")
+	do("job", "list", "--admin", "127.0.0.1:1").expect(t, exitFailure, "wasmjob: no host is running here: nothing answers at 127.0.0.1:1")
 
-	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; choose another one first: wasmjob context use NAME (gone, prod, zk)`)
+	do("context", "rm", "staging").expect(t, exitFailure, `context "staging" is in use; have commands ask another one first: wasmjob context use NAME (gone, prod, zk)`)
 	is(staging)
 	do("context", "rm", "zk").expect(t, exitOK, "zk is removed\n")
 	do("context", "rm", "gone").expect(t, exitOK)
 	do("context", "use", "prod").expect(t, exitOK)
 	do("context", "rm", "staging").expect(t, exitOK, "staging is removed\n")
-	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands now ask the host that runs on this machine\n")
-	do("job", "list").expect(t, exitFailure, "no host is running on this machine")
+	do("context", "rm", "prod").expect(t, exitOK, "prod is removed, and no context is left: commands ask the host that runs here\n")
+	do("job", "list").expect(t, exitFailure, "no host is running here")
 	if err := os.WriteFile(file, []byte("contexts:\n  prod: {admn: x}\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -124,5 +124,5 @@ func TestContexts(t *testing.T) {
 	env = append(env, contexts.Variable+"="+filepath.Join(home, "other.yaml"))
 	do("context").expect(t, exitOK, "there are no contexts")
 	env = []string{"HOME=", "XDG_CONFIG_HOME="}
-	do("context").expect(t, exitUsage, "cannot find the file with contexts", contexts.Variable)
+	do("context").expect(t, exitUsage, "no file with contexts is known", contexts.Variable)
 }

@@ -15,10 +15,10 @@ const auto = "auto"
 func deadManSetting() setting {
 	return setting{
 		key: "deadMan", arg: "WHEN", standard: auto, is: schema.Words(auto, "on", off),
-		help: "dead man's timer (Linux): the kernel ends a host that is frozen, or whose guests outlive its session, before other hosts take over its items: on, off, or auto (with ZooKeeper, and under systemd or Kubernetes)",
+		help: "have the kernel end a host that is frozen or whose guests outlive its session, before others get its items (Linux): on, off, or auto: with ZooKeeper, and under systemd or Kubernetes",
 		set: func(c *Config, s string) error {
 			if want := []string{auto, "on", off}; !slices.Contains(want, s) {
-				return fmt.Errorf("%q is not a mode; want auto, on or off%s", words.Clip(s), words.Suggest(s, want))
+				return fmt.Errorf("%q is none of auto, on and off%s", words.Clip(s), words.Suggest(s, want))
 			}
 			c.DeadMan = s
 			return nil

@@ -31,13 +31,14 @@ func demoCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "demo [flags]",
 		Short: "Try a host with two jobs, and its console",
-		Long: `Run a host with two built-in jobs and its own registry, and print a link to its console.
-The demo ignores settings in the environment and uses no files of other hosts. Ctrl-C
-ends the demo.
+		Long: `Run a host with two jobs that are part of this program, on a registry of its own,
+and print a link to its console. Settings of the environment do not count, and no
+file of another host is used. Ctrl-C ends the demo.
 
-The demo's files are in a temporary directory, which is removed at the end. --dir keeps
-the jobs, the registry and the history in DIR; a later demo with the same --dir continues
-with them, and does not overwrite existing files of jobs.
+The demo's files are in a temporary directory, which is removed at the end. With
+--dir they are kept in DIR: the jobs, the registry, the history. A demo that
+begins there again goes on with them, and leaves those of the jobs' files alone that
+are there.
 
 The address of the console is ` + defaultAdmin + `, or another port if that is in use.`,
 		Example: `  wasmjob demo
@@ -47,7 +48,7 @@ The address of the console is ` + defaultAdmin + `, or another port if that is i
 			return demo(cmd.Context(), p, dir)
 		},
 	}
-	cmd.Flags().StringVar(&dir, "dir", "", "keep the demo's files in `DIR`; the command creates it if it does not exist (default: a temporary directory, removed at the end)")
+	cmd.Flags().StringVar(&dir, "dir", "", "keep the demo's files in `DIR`, which is made if it does not exist (default: a temporary directory, removed at the end)")
 	return cmd
 }
 
@@ -138,7 +139,7 @@ func (s *system) demoBanner(dir string) {
 	}
 	fmt.Fprintf(out, "%s %s, a demo: a host with two jobs\n", paint(terminal.Bold, "wasmjob"), versionText())
 	show("hello", "greets three cities every second")
-	show("orders", "takes ten orders every three seconds, and continues from its offset; one of five runs fails")
+	show("orders", "takes ten orders every three seconds, and goes on where it ended; one of five runs fails")
 	if url := s.consoleURL(); url != "" {
 		show("console", url+s.gate.Login.Link(command.WhoAsks())+paint(terminal.Grey, "  signs a browser in, once"))
 	}

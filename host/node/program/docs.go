@@ -17,9 +17,9 @@ func docsCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "docs DIR",
 		Short: "Write the documents of this version into a directory",
-		Long: `Write the documents of this version into the directory DIR, which the command creates:
-index.html, each document as an HTML page and as Markdown, and llms.txt. Every host also
-serves them at /docs. Both have a search.`,
+		Long: `Write the documents of this version into DIR, which is made: index.html and a page
+for each document, with the same as Markdown beside it, and llms.txt. Every host
+serves them at /docs as well. Both have a search.`,
 		Example: `  wasmjob docs wasmjob-docs`,
 		Args:    command.Exactly("DIR"),
 		RunE: func(_ *cobra.Command, args []string) error {

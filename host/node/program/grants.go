@@ -23,7 +23,7 @@ import (
 
 // addGrantsFlag makes the flag of a command that is no host.
 func addGrantsFlag(flags *pflag.FlagSet, into *string) {
-	flags.StringVar(into, "grants", "", "`FILE|DIR` with the operator's grants, the same as for 'wasmjob run --grants' (default: WASMJOB_GRANTS)")
+	flags.StringVar(into, "grants", "", "`FILE|DIR` with the operator's grants, that of 'wasmjob run --grants' (default: WASMJOB_GRANTS)")
 }
 
 // readGrants reads what the flag or the environment names; nil if neither does. A mistake in it is
@@ -47,13 +47,14 @@ func grantsCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "grants [JOB] [flags]",
 		Short: "Show what jobs may do outside of their sandbox",
-		Long: `Show what the operator's grants files allow each job: requests, connections, directories,
-state, secrets (their names), variables, quotas, and required signatures. With JOB, show
-only that job. With --module, also show what that module gets, and which of its needs are
-not granted; the exit code is 1 if a need is not granted.
+		Long: `Show what each job may do, by the operator's files of grants: requests,
+connections, directories, state, secrets (their names), variables, quotas, and
+whose signature is demanded. With a JOB: what that job gets; with --module as
+well: what it gets with this module, and what the module wants that is not
+granted. The exit code is 1 if something is missing.
 
-Without --grants and WASMJOB_GRANTS, the command asks a running host which grants are in
-force for each job.`,
+Without --grants, and without WASMJOB_GRANTS, a running host is asked: what is in
+force there, job by job.`,
 		Example: `  wasmjob access grants
   wasmjob access grants --grants grants.yaml
   wasmjob access grants report --grants grants.yaml --module jobs/report.wasm`,
@@ -66,10 +67,10 @@ force for each job.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			asked := cmd.Flags().Changed("admin") || cmd.Flags().Changed("token-file")
 			if asked && file != "" {
-				return command.Usagef("--grants reads files, and --admin asks a running host; give one of the two")
+				return command.Usagef("--grants is about files, --admin about a host that runs; leave one of them out")
 			}
 			if module != "" && len(args) == 0 {
-				return command.Usagef("--module needs the name of a job")
+				return command.Usagef("--module is about one job: name it")
 			}
 			var set *grants.Set
 			if !asked {
@@ -79,7 +80,7 @@ force for each job.`,
 				}
 			}
 			if set == nil && module != "" {
-				return command.Usagef("--module needs grants files: name them with --grants")
+				return command.Usagef("--module is compared with files: name them with --grants")
 			}
 			if set == nil {
 				return grantsInForce(cmd.Context(), p, t, strings.Join(args, ""), &how)
@@ -107,7 +108,7 @@ force for each job.`,
 	}
 	addGrantsFlag(cmd.Flags(), &file)
 	t = p.AddHost(cmd)
-	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: its signer and imports are compared with the grants")
+	cmd.Flags().StringVar(&module, "module", "", "the job's module, a `FILE`: conditions and what it imports are looked at")
 	how.AddOutput(cmd, "it")
 	return cmd
 }
@@ -254,10 +255,10 @@ type shortForms struct {
 
 func (s *shortForms) add(flags *pflag.FlagSet) {
 	addGrantsFlag(flags, &s.file)
-	flags.StringArrayVar(&s.http, "http-allow", nil, "let the guest send requests of any method to URLs that begin with this `URL`, also at private addresses; may be repeated")
+	flags.StringArrayVar(&s.http, "http-allow", nil, "let the guest send requests, with any method, to what begins with this `URL`, also at a private address; may be repeated")
 	flags.StringArrayVar(&s.net, "net-allow", nil, "let the guest connect to an `ADDRESS`, tcp://HOST:PORT or tls://HOST:PORT; may be repeated")
 	flags.BoolVar(&s.kv, "kv", false, "let the guest keep key/value state")
-	flags.StringArrayVar(&s.secrets, "secret", nil, "let the guest put a secret into headers of requests to the URLs of --http-allow: `NAME=file:PATH` or NAME=env:VARIABLE; may be repeated")
+	flags.StringArrayVar(&s.secrets, "secret", nil, "a secret for headers of requests to the URLs of --http-allow: `NAME=file:PATH` or NAME=env:VARIABLE; may be repeated")
 }
 
 // read makes a grant of the short forms.

@@ -82,10 +82,10 @@ func TestGrantsCommand(t *testing.T) {
 		t.Errorf("%d, %v: %s", r.code, err, r.out)
 	}
 
-	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module needs grants files: name them with --grants")
-	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants reads files, and --admin asks a running host")
+	runCLI(t, nil, "access", "grants", "report", "--module", module).expect(t, exitUsage, "--module is compared with files: name them with --grants")
+	runCLI(t, nil, "access", "grants", "--grants", file, "--admin", "127.0.0.1:1").expect(t, exitUsage, "--grants is about files, --admin about a host that runs")
 	runCLI(t, []string{"WASMJOB_GRANTS=" + file}, "access", "grants", "--admin", "127.0.0.1:1").expect(t, exitFailure, "127.0.0.1:1")
-	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module needs the name of a job")
+	runCLI(t, nil, "access", "grants", "--grants", file, "--module", module).expect(t, exitUsage, "--module is about one job")
 	runCLI(t, nil, "access", "grants", "--grants", b.at("none")).expect(t, exitUsage, "none: cannot be read: it does not exist")
 	runCLI(t, nil, "access", "grants", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]")).expect(t, exitUsage,
 		`broken.yaml:1:24: kv: found "1", expected true or false`)
@@ -123,11 +123,11 @@ func TestValidateGrants(t *testing.T) {
 	b.write("needs/one.wasm", string(plain))
 	b.write("needs/one.yaml", "shardingTotalCount: 1\ntype: SIMPLE\nneeds: [secret TOKEN, dir /in]\n")
 	runCLI(t, nil, "validate", b.at("needs"), "--cache", "off").expect(t, exitOK,
-		`one.yaml:1: warning: job "one" needs secret TOKEN, dir /in; --grants FILE checks whether that is granted`)
+		`one.yaml:1: warning: job "one" needs secret TOKEN, dir /in: whether that is granted was not checked; --grants FILE does`)
 	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", file).expect(t, exitFailure,
 		"report.yaml:1: job \"report\" wants kv: grants.yaml has no kv for it", "secret TOKEN", "yes",
 		"wants http POST https://api.example.com/v1/: grants.yaml:3 has GET, HEAD for https://api.example.com/v1/",
-		`warning: grants.yaml:5: no job matches "other"`)
+		`warning: grants.yaml:5: there is no job that matches "other"`)
 	enough := b.write("enough.yaml", "grants: [{jobs: rep*, http: [{url: 'https://api.example.com', methods: POST}], kv: true, secrets: {TOKEN: {env: PATH}}}]")
 	runCLI(t, nil, "validate", b.at("jobs/report.yaml"), "--cache", "off", "--grants", enough).expect(t, exitOK, "ok\n", "http (the module imports job_v1_http)")
 	r := runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", b.write("broken.yaml", "grants: [{jobs: a, kv: 1}]"), "--json")
@@ -135,7 +135,7 @@ func TestValidateGrants(t *testing.T) {
 
 	signed := b.write("signed.yaml", "keys: {k: RWQstpHh+qxJIJqtWqk9JviMjZ0Z/LgruMp5nGSBUnV5NkE/MBENguTM}\ntrust: [{jobs: report, keys: [k]}]")
 	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure,
-		`module report.wasm: there is no signature; signed.yaml:2 requires one by k for job "report"`)
+		`module report.wasm: there is no signature; signed.yaml:2 demands one by k for job "report"`)
 	b.write("jobs/report.wasm.minisig", "nonsense")
 	runCLI(t, nil, "validate", jobs, "--cache", "off", "--grants", signed).expect(t, exitFailure, "the signature is malformed")
 }
@@ -275,7 +275,7 @@ func TestSign(t *testing.T) {
 	if err := os.WriteFile(module, append(caller(), 0, 2, 1, 'x'), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	verify(release).expect(t, exitFailure, "the signature belongs to another file, or the module was changed")
+	verify(release).expect(t, exitFailure, "the signature is of another file, or the module was changed")
 	runCLI(t, nil, "access", "grants", "report", "--grants", granted, "--module", module).expect(t, exitFailure, "refused the signature is of another file")
 	runCLI(t, nil, "module", "sign", module, "--key", other+".key").expect(t, exitOK)
 	verify(release).expect(t, exitFailure, "by an unknown key")
@@ -284,11 +284,11 @@ func TestSign(t *testing.T) {
 
 	runCLI(t, nil, "module", "sign").expect(t, exitUsage, "the module's file is missing")
 	runCLI(t, nil, "module", "sign", module).expect(t, exitUsage, "--key is missing")
-	runCLI(t, nil, "module", "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key creates a key")
-	runCLI(t, nil, "module", "sign", module, "--key", release+".pub").expect(t, exitFailure, "not a private key of minisign")
-	runCLI(t, nil, "module", "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask on")
+	runCLI(t, nil, "module", "sign", module, "--new-key", "x").expect(t, exitUsage, "--new-key makes a key")
+	runCLI(t, nil, "module", "sign", module, "--key", release+".pub").expect(t, exitFailure, "no private key of minisign")
+	runCLI(t, nil, "module", "sign", "--new-key", b.at("third")).expect(t, exitUsage, "there is no terminal to ask for it")
 	runCLI(t, nil, "module", "verify-signature", module).expect(t, exitUsage, "there is no key")
-	runCLI(t, nil, "module", "verify-signature", module, "--key", module).expect(t, exitUsage, "not a public key of minisign")
+	runCLI(t, nil, "module", "verify-signature", module, "--key", module).expect(t, exitUsage, "no public key of minisign")
 	runCLI(t, nil, "module", "verify-signature", module, "--key", b.at("none")).expect(t, exitUsage, "--key: ")
 }
 
@@ -301,7 +301,7 @@ func TestSignWithPassword(t *testing.T) {
 		t.Helper()
 		return runCLI(t, environ, append([]string{"module", "sign", module, "--key", keys + "encrypted.key"}, more...)...)
 	}
-	sign(nil).expect(t, exitUsage, "a password is needed, but there is no terminal")
+	sign(nil).expect(t, exitUsage, "a password is needed, and there is no terminal")
 	sign([]string{"WASMJOB_SIGN_PASSWORD=shut"}).expect(t, exitFailure, "encrypted.key: the key is encrypted, and this is not its password")
 	sign(nil, "--password-file", b.at("none")).expect(t, exitFailure, "--password-file: ")
 	sign(nil, "--password-file", password).expect(t, exitOK)

@@ -29,27 +29,27 @@ const (
 func initCommand(p *program) *cobra.Command {
 	return &cobra.Command{
 		Use:   "init DIR",
-		Short: "Create a directory for a host: plugins, settings, a service",
-		Long: `Create DIR with all that a host needs, and print how to start the host:
+		Short: "Make a directory for a host: plugins, settings, a service",
+		Long: `Make DIR with all that a host needs, and say how to start it:
 
   plugins/         the directory for NAME.wasm and NAME.yaml
   wasmjob.yaml     the settings, each with what it means and its default
   wasmjob.service  a unit for systemd, whose host has these settings
 
-The registry, the history and compiled modules are also kept in DIR. The service runs as
-the user who runs init: do not use root. The command changes no existing file: if
-wasmjob.yaml or wasmjob.service exists, it creates nothing.`,
+The registry, the history and compiled modules get directories in DIR as well. The
+service runs as the user who runs init: take one that is not root. No file that
+exists is changed: if one of the two is there, nothing is made.`,
 		Example: `  wasmjob init jobs
   wasmjob run --config jobs/wasmjob.yaml`,
 		Args: command.Exactly("the directory"),
 		RunE: func(_ *cobra.Command, args []string) error {
 			exe, err := os.Executable()
 			if err != nil {
-				return fmt.Errorf("the unit needs the path of this program, which could not be found: %w", err)
+				return fmt.Errorf("the unit needs the file of this program, which is not known: %w", err)
 			}
 			u, err := user.Current()
 			if err != nil {
-				return fmt.Errorf("the unit needs the name of this user, which could not be found: %w", err)
+				return fmt.Errorf("the unit needs the name of this user, which is not known: %w", err)
 			}
 			dir, err := filepath.Abs(args[0])
 			if err != nil {
@@ -88,7 +88,7 @@ func initialise(dir string, l layout) error {
 	}
 	for _, f := range files {
 		if _, err := os.Lstat(filepath.Join(dir, f.name)); err == nil {
-			return fmt.Errorf("%s already exists; init changes no existing file", filepath.Join(dir, f.name))
+			return fmt.Errorf("%s is there already; init changes no file that exists", filepath.Join(dir, f.name))
 		} else if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}

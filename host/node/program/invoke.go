@@ -47,12 +47,13 @@ func invokeCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "invoke MODULE.wasm [flags] [-- ARG…]",
 		Short: "Run a module once, here and now, without a registry",
-		Long: `Run the items of a job once, one after the other, without a registry and a schedule. Each
-item gets the same context as on a host. The guest's log goes to stderr; one line per item
-with its outcome, time and memory goes to stdout. Offsets stay in memory and are printed.
+		Long: `Run the items of a job once, one after the other, without a registry and
+without a schedule. Each item gets what a host would give it. What the guest
+logs goes to stderr; a line per item with its outcome, time and memory goes to
+stdout. Offsets are kept in memory and shown.
 
-The exit code is 0 if all items ended with OK, else 1. With --watch, the command runs the
-module again whenever its file changes, until Ctrl-C.`,
+The exit code is 0 if all items ended with OK, else 1. With --watch the module
+is run again whenever its file changes; Ctrl-C ends that.`,
 		Example: `  wasmjob invoke cities.wasm --items 0-2 --total 3 --param "0=Beijing,1=Shanghai"
   wasmjob invoke codestats.wasm --streaming --mount "$(go env GOROOT)/src:/src" --timeout 1m
   wasmjob invoke script.wasm -- --verbose
@@ -90,18 +91,18 @@ module again whenever its file changes, until Ctrl-C.`,
 	f.StringVar(&o.JobName, "job", "", "`NAME` of the job (default: that of the module's file)")
 	f.StringVar(&o.Settings.Type, "type", "", "`TYPE` of the job: SIMPLE, DATAFLOW or SCRIPT (default: from the module's exports)")
 	f.BoolVar(&o.Settings.Streaming, "streaming", false, "DATAFLOW: fetch and process until nothing is left, not just once")
-	f.IntVar(&o.FetchCount, "fetch-data-count", 0, "DATAFLOW: preferred number of records `N` per batch; 0 means the default of jobs, 100")
-	command.DurationVar(f, &o.Timeout, "timeout", 0, "`TIME` limit of each item; 0 sets no limit")
+	f.IntVar(&o.FetchCount, "fetch-data-count", 0, "DATAFLOW: wished-for number of records `N` per batch; 0 is the default of jobs, 100")
+	command.DurationVar(f, &o.Timeout, "timeout", 0, "`TIME` that each item gets; 0 is no limit")
 	f.StringVar(&o.offset, "offset", "", "offset to begin with: a `TEXT`, or @FILE")
 	f.StringArrayVar(&o.mounts, "mount", nil, "let the guest read a directory of this machine: `HOST:GUEST`; may be repeated")
 	o.forms.add(f)
 	f.StringArrayVar(&o.Settings.Args, "arg", nil, "argument of a SCRIPT, a `TEXT`; may be repeated, or given after --")
 	f.StringArrayVar(&o.env, "env", nil, "environment variable of the guest, `NAME=VALUE`; may be repeated")
 	f.StringVar(&o.pluginConfig, "plugin-config", "", "configuration that the guest reads: a `TEXT`, or @FILE")
-	f.StringVar(&o.memoryLimit, "memory-limit", "", "the most memory of the guest, a `SIZE` such as 64MiB (default 128MiB)")
-	f.StringVar(&o.logLevel, "log-level", "debug", "lowest `LEVEL` of the guest's log lines to print: debug, info, warn or error")
+	f.StringVar(&o.memoryLimit, "memory-limit", "", "most memory of the guest, a `SIZE` such as 64MiB (default 128MiB)")
+	f.StringVar(&o.logLevel, "log-level", "debug", "lowest `LEVEL` of the guest's lines that is shown: debug, info, warn or error")
 	o.cache = addCacheFlags(f, p)
-	f.StringVar(&o.isolation, "isolation", "", "`WHERE` the guest runs: process, in a worker process of its own as on a host with --isolation process (default: in this process)")
+	f.StringVar(&o.isolation, "isolation", "", "`WHERE` the guest runs: process, in one of its own as on a host with --isolation process (default: in this one)")
 	f.BoolVar(&o.watch, "watch", false, "run again whenever the module's file changes")
 	f.BoolVar(&o.JSON, "json", false, "show results as JSON, one object per line")
 	return cmd
@@ -271,13 +272,13 @@ func invokeModule(ctx context.Context, p *program, o *invocation) error {
 		grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), runtimeGrace)
 		defer cancel()
 		if err := runtime.Close(grace); err != nil {
-			log.Warn("the WebAssembly runtime could not be closed", zap.Error(err))
+			log.Warn("the runtime does not end", zap.Error(err))
 		}
 	}()
 	var workers *process.Workers
 	if o.isolation != "" {
 		if workers = newWorkers(p, runtime, 0, warnings); workers == nil {
-			return errors.New("--isolation process: the file of this program was not found, so no worker process can be started")
+			return errors.New("--isolation process: this program cannot be started once more")
 		}
 		defer workers.Close()
 	}

@@ -43,8 +43,8 @@ const (
 type loaded struct {
 	Config
 	settings []setting
-	// origins has the source of each value by key (that of mounts is "mounts/JOB"): "default", "FILE:LINE", a variable or
-	// a flag.
+	// origins are by key, those of mounts by "mounts/JOB": "default",
+	// "FILE:LINE", a variable or a flag.
 	origins map[string]string
 	// warnings do not keep the host from starting.
 	warnings []string
@@ -52,13 +52,14 @@ type loaded struct {
 	ceilingsFrom []string
 }
 
-// givenCeilings is an entry of the ceilings, with its source.
+// givenCeilings is an entry of the ceilings, and where it comes from.
 type givenCeilings struct {
 	ceiling.Entry
 	origin string
 }
 
-// loader merges the four layers. A later layer replaces single values of an earlier one, and the mounts of single jobs.
+// loader merges the four layers. Each later one wins, value by value; of the
+// mounts, job by job.
 type loader struct {
 	k        *koanf.Koanf
 	settings []setting
@@ -70,14 +71,15 @@ type loader struct {
 	warnings []string
 }
 
-// loadConfig merges the defaults, the file (if the flag --config or WASMJOB_CONFIG names one), the environment and the
-// given flags. The error has all problems of all layers; each problem names the source of its value.
+// loadConfig merges defaults, the file (if the flag --config or WASMJOB_CONFIG
+// names one), the environment and the flags that were given. The error holds
+// all problems of all layers; a problem names where its value comes from.
 func loadConfig(environ []string, flags *pflag.FlagSet, d defaults) (*loaded, error) {
 	return merge(environ, flags, d, func(string) bool { return true })
 }
 
-// loadRegistry merges the layers in the same way, for a command that uses ZooKeeper directly: it reads only the settings
-// of the registry.
+// loadRegistry merges the layers in the same way, for a command that talks to
+// ZooKeeper itself: of the settings only those of the registry are read.
 func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
 	l, err := merge(environ, flags, defaults{}, func(key string) bool {
 		named := func(s setting) bool { return s.key == key }
@@ -92,7 +94,7 @@ func loadRegistry(environ []string, flags *pflag.FlagSet) (*loaded, error) {
 	return l, nil
 }
 
-// merge merges the layers, and reads the wanted settings.
+// merge merges the layers, and reads the settings that are wanted.
 func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key string) bool) (*loaded, error) {
 	l := &loader{
 		k:        koanf.New(delimiter),
@@ -127,7 +129,7 @@ func merge(environ []string, flags *pflag.FlagSet, d defaults, want func(key str
 	}
 	if want("users") && l.origins["users"] != "default" && result.Access.Users != "" {
 		if _, err := os.Stat(result.Access.Users); errors.Is(err, fs.ErrNotExist) {
-			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is accepted until 'wasmjob access user add' or 'wasmjob access token create' creates the file", l.origins["users"], result.Access.Users))
+			l.warnings = append(l.warnings, fmt.Sprintf("%s: %s does not exist: only the host's own token is let in until 'wasmjob access user add' or 'wasmjob access token create' makes the file", l.origins["users"], result.Access.Users))
 		}
 	}
 	result.warnings = l.warnings
@@ -158,7 +160,7 @@ func (l *loader) checkMounts() {
 		for _, m := range l.mounts[job] {
 			err := checkMount(m)
 			if err == nil && guests[m.Guest] {
-				err = fmt.Errorf("two mounts have the guest's path %s", m.Guest)
+				err = fmt.Errorf("two directories for the guest's path %s", m.Guest)
 			}
 			if err != nil {
 				l.problem(l.origins[mountOf(job)], "mount of job "+job, err)
@@ -168,7 +170,7 @@ func (l *loader) checkMounts() {
 	}
 }
 
-// setCeilings sets the given entries; the defaults come last.
+// setCeilings takes over the entries that were given; the defaults come last.
 func (l *loaded) setCeilings(given []givenCeilings) {
 	if l.HistorySize == 0 {
 		l.HistorySize = jsonl.SizeFor(historyPath(&l.Config))
@@ -185,7 +187,7 @@ func (l *loaded) setCeilings(given []givenCeilings) {
 // mountOf is the key of a job's mounts among the origins.
 func mountOf(job string) string { return mountsKey + delimiter + job }
 
-// configFile returns the file's name, and what named it.
+// configFile finds the file's name, and what named it.
 func configFile(environ []string, flags *pflag.FlagSet) (name, from string) {
 	if f := flags.Lookup(command.ConfigFlag); f != nil && f.Changed {
 		return f.Value.String(), "--" + command.ConfigFlag
@@ -222,8 +224,9 @@ func (l *loader) defaults() {
 // maxConfig is the largest configuration file, in bytes.
 const maxConfig = 1 << 20
 
-// file reads a YAML file. It takes every value as its text, so that the same rules apply whatever the source. ok is false
-// if the file is not valid YAML.
+// file reads a YAML file. Every value is taken as text, as it stands there, so
+// that it is read by the same rules wherever it comes from. ok is false if the file cannot be
+// read as YAML.
 func (l *loader) file(name, from string) (ok bool) {
 	data, err := command.ReadFile(name, maxConfig)
 	if err == nil {
@@ -373,7 +376,8 @@ func (l *loader) fileCeilings(file, at string, n *yaml.Node) {
 	}
 }
 
-// textCeilings reads entries of the form JOBS:NAME=VALUE,…, and puts them before the entries of earlier layers.
+// textCeilings reads entries of the form JOBS:NAME=VALUE,…, and puts them before
+// those of the layers before.
 func (l *loader) textCeilings(origin string, list []string) {
 	var given []givenCeilings
 	for _, text := range list {
@@ -410,8 +414,8 @@ func (l *loader) environment(environ []string) {
 			case name == ceilingsVariable:
 				l.textCeilings(name, strings.Split(value, ";"))
 			case name != configVariable && name != ensemble.CredentialsVariable && name != historyCredentialsVariable && name != contexts.Variable:
-				// This is no error: Kubernetes sets WASMJOB_PORT and similar variables in every container if a service is
-				// called wasmjob.
+				// Not an error: Kubernetes gives every container
+				// WASMJOB_PORT and the like if a service is called wasmjob.
 				hint := ""
 				if near := words.Nearest(strings.TrimPrefix(name, command.EnvPrefix), names); near != "" {
 					hint = "; did you mean " + command.EnvPrefix + near + "?"
@@ -468,8 +472,8 @@ func (l *loader) flags(flags *pflag.FlagSet) {
 	}
 }
 
-// addConfigFlags makes a flag for each setting. The flags have no defaults: without a flag the value of the earlier
-// layers stays.
+// addConfigFlags makes a flag of each setting. The flags have no defaults of
+// their own; what is not given stays as the lower layers have it.
 func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 	addSettings(flags, settings(d))
 	flags.StringArray(mountFlag, nil, "let a job read a directory of this machine: `JOB=HOST:GUEST`; may be repeated")
@@ -477,10 +481,11 @@ func addConfigFlags(flags *pflag.FlagSet, d defaults) {
 }
 
 func addCeilingFlag(flags *pflag.FlagSet) {
-	flags.StringArray(ceilingFlag, nil, "upper limits of jobs' settings and quotas: `JOBS:NAME=VALUE,...`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated; for each ceiling the first entry that matches the job and sets it applies (docs/ceilings.md)")
+	flags.StringArray(ceilingFlag, nil, "what jobs may have at most: `JOBS:NAME=VALUE,...`, such as 'team-a-*:timeout=1h,memoryLimit=256MiB'; may be repeated, and of the entries that match a job the first that sets a ceiling counts (docs/ceilings.md lists them)")
 }
 
-// ceilingsOf returns the ceilings for a command that is not a host: from flags and the environment, with the defaults.
+// ceilingsOf are the ceilings that flags and the environment give a command that
+// is no host, and the defaults.
 func ceilingsOf(environ []string, flags *pflag.FlagSet) (ceiling.List, error) {
 	l := &loader{}
 	l.textCeilings(ceilingsVariable, strings.Split(command.Lookup(environ, ceilingsVariable), ";"))
@@ -526,7 +531,7 @@ func addSettings(flags *pflag.FlagSet, list []setting) {
 	}
 }
 
-// textFlag is a flag whose text is checked later, with the other layers.
+// textFlag is a flag whose text is judged later, together with the other layers.
 type textFlag struct{ text, arg string }
 
 func (f *textFlag) String() string { return f.text }

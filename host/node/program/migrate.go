@@ -19,10 +19,10 @@ import (
 func importCommand(p *program) *cobra.Command {
 	return migratecommand.Import(&p.Program, moveCommand(p, moving{
 		use: "elasticjob --zk SERVERS --namespace NS --out DIR [flags]", short: "Write definitions for the jobs of an ElasticJob namespace",
-		long: `Read the jobs that ElasticJob 1.x, 2.x or 3.x keeps in a namespace. For each job, write a
-definition, NAME.yaml, and the start of a Go module, NAME/main.go. The command only reads
-ZooKeeper. What a definition cannot express becomes a comment in the file and a warning on
-stderr. Existing files are not overwritten without --force.`,
+		long: `Read the jobs that ElasticJob 1.x, 2.x or 3.x keeps in a namespace, and write for
+each a definition, NAME.yaml, and the beginnings of a module in Go, NAME/main.go.
+Nothing is written to ZooKeeper. What a definition cannot say is a comment in the
+file, and is reported on stderr. Files that exist are left alone without --force.`,
 		example: `  wasmjob job import elasticjob --zk zk1:2181 --namespace prod --out jobs
   wasmjob job import elasticjob --zk zk1:2181 --namespace prod --job ledgerClose --out jobs`,
 		args: func(_ *cobra.Command, args []string) error {
@@ -38,9 +38,9 @@ stderr. Existing files are not overwritten without --force.`,
 func exportCommand(p *program) *cobra.Command {
 	return moveCommand(p, moving{
 		use: "export --zk SERVERS --namespace NS --out DIR [flags]", short: "Write the registry's configuration as definition files",
-		long: `Write the registry's configuration of each job of a namespace as a definition file,
-NAME.yaml. The registry has no modules: put them beside the definitions. Existing files
-are not overwritten without --force.`,
+		long: `Write the configuration that the registry has of each job of a namespace as a
+definition file, NAME.yaml. Modules are not in the registry: put them beside the
+definitions. Files that exist are left alone without --force.`,
 		example: `  wasmjob job export --zk zk1:2181 --namespace prod --out backup
   wasmjob job export --zk zk1:2181 --namespace prod --job cities --out jobs --force`,
 		args: command.Exactly(),
@@ -60,7 +60,7 @@ func moveCommand(p *program, m moving) *cobra.Command {
 		Use: m.use, Short: m.short, Long: m.long, Example: m.example, Args: m.args,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if out == "" {
-				return command.Usagef("--out is missing: name the directory to write to")
+				return command.Usagef("--out is missing: the directory to write to")
 			}
 			ctx := cmd.Context()
 			o, err := openNamespace(ctx, p, cmd.Flags(), false)
@@ -75,9 +75,9 @@ func moveCommand(p *program, m moving) *cobra.Command {
 		},
 		ValidArgsFunction: cobra.NoFileCompletions,
 	}
-	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`; the command creates it if it does not exist")
+	cmd.Flags().StringVar(&out, "out", "", "write to this `DIR`, which is made if it does not exist")
 	cmd.Flags().StringVar(&job, "job", "", "only the job of this `NAME`")
-	cmd.Flags().BoolVar(&force, "force", false, "overwrite files that exist")
+	cmd.Flags().BoolVar(&force, "force", false, "write over files that exist")
 	addRegistryFlags(cmd.Flags())
 	return cmd
 }
@@ -111,7 +111,7 @@ func writeJobs(p *program, jobs []migrate.Job, dir string, skeletons, force bool
 	used := make(map[string]string)
 	for _, j := range jobs {
 		if other := used[strings.ToLower(j.File())]; other != "" {
-			problems.Addf("jobs %q and %q would have the same file, %s.yaml; import the first with --job into another directory", j.Name, other, j.File())
+			problems.Addf("job %q would have the same files as job %q, %s.yaml; take it over with --job into another directory", j.Name, other, j.File())
 			continue
 		}
 		used[strings.ToLower(j.File())] = j.Name

@@ -28,9 +28,9 @@ import (
 const (
 	// outputMarkdown is a plan for a pull request.
 	outputMarkdown = "markdown"
-	// defaultNext is how far ahead a plan looks by default.
+	// defaultNext is how far ahead a plan looks that is told nothing else.
 	defaultNext = 7 * 24 * time.Hour
-	// mostRunsAsked is how many of the newest runs a plan reads from a running host.
+	// mostRunsAsked is how many runs a plan takes from a running host at most, the newest ones.
 	mostRunsAsked = 100_000
 )
 
@@ -59,19 +59,18 @@ func planCommand(p *program) *cobra.Command {
 	var f planFlags
 	cmd := &cobra.Command{
 		Use:   "plan [OLD] NEW [flags]",
-		Short: "Show the effect of changed schedules before they are applied",
-		Long: `Simulate the definitions of a directory or file on a virtual clock: when jobs fire, which
-runs overlap, which instants are skipped and why, the busiest minutes, what waits for a
-slot, and the effect of daylight saving time. With OLD, or with --running for the
-definitions in the registry, show the differences. The command runs and writes nothing,
-and does not read modules.
+		Short: "Show what a change of schedules does, before it does",
+		Long: `Play the definitions of a directory, or of a file, on a clock of its own: when
+they fire, what overlaps, what is skipped and why, the busiest minutes, what waits for
+a slot, and what summer time does. With OLD, or --running for what the registry has
+now, say what changes. Nothing is run and nothing is written. Modules are not looked at.
 
-Simulated runs in the future (--next) take as long as the job's runs typically take in the
-history. Runs in the past (--last, or --from in the past) begin, last and fail as the run
-of that instant did. The history is a file or a database (--history), or that of the
-running host (--running). Runs of a job that the history does not have take --duration.
+Runs to come (--next) take as long as runs of the job typically do in the history; past
+ones (--last, or --from in the past) as long as each did, begin as late, and fail if it
+failed. The history is a file or a database (--history), or that of the running host
+(--running). Runs of a job without runs in it take --duration.
 
-The exit code is 3 if a new instant is skipped or a new run overlaps.`,
+The exit code is 3 if something is skipped or overlaps that was not before.`,
 		Example: `  wasmjob plan jobs
   wasmjob plan main/jobs jobs --next 30d --hosts 3 --slots 16 --output markdown
   wasmjob plan jobs --running --last 7d
@@ -91,15 +90,15 @@ The exit code is 3 if a new instant is skipped or a new run overlaps.`,
 	}
 	cmd.Flags().StringVar(&f.from, "from", "", "begin at this `TIME`: 2027-03-28, \"2027-03-28 09:00\", RFC 3339, or 7d from now (default: now)")
 	cmd.Flags().StringVar(&f.to, "to", "", "end before this `TIME`")
-	command.DurationVar(cmd.Flags(), &f.last, "last", 0, "simulate the last `DURATION` until now, such as 30d")
-	command.DurationVar(cmd.Flags(), &f.next, "next", 0, "simulate the next `DURATION` from now (default 7d)")
-	cmd.Flags().IntVar(&f.hosts, "hosts", 1, "simulate `N` hosts that share the jobs")
-	cmd.Flags().IntVar(&f.slots, "slots", 0, "let `N` items run at the same time on each host (default: no limit)")
-	command.DurationVar(cmd.Flags(), &f.duration, "duration", forecast.DefaultDuration, "assume this `DURATION` for runs of jobs that the history does not have")
+	command.DurationVar(cmd.Flags(), &f.last, "last", 0, "the time until now, `DURATION` such as 30d")
+	command.DurationVar(cmd.Flags(), &f.next, "next", 0, "the time from now on, `DURATION` (default 7d)")
+	cmd.Flags().IntVar(&f.hosts, "hosts", 1, "how many hosts have the jobs, `N`")
+	cmd.Flags().IntVar(&f.slots, "slots", 0, "how many items run at once on each host, `N` (default: as many as there are)")
+	command.DurationVar(cmd.Flags(), &f.duration, "duration", forecast.DefaultDuration, "how long a run takes of a job of which the history has none, `DURATION`")
 	cmd.Flags().StringArrayVar(&f.histories, "history", nil, "`HISTORY` with durations: a file of JSON lines, or the URL of a database; may be given again")
 	cmd.Flags().StringVar(&f.credentialsFile, "history-credentials-file", "", "`FILE` with user:password for databases, or "+historyCredentialsVariable+" in the environment")
-	cmd.Flags().StringVar(&f.alerts, "alerts", "", "`FILE` with alert rules: count the alerts that would begin")
-	cmd.Flags().BoolVar(&f.running, "running", false, "compare with the jobs in the registry, and take durations from the history of the running host")
+	cmd.Flags().StringVar(&f.alerts, "alerts", "", "`FILE` with rules of alerts: count those that would begin")
+	cmd.Flags().BoolVar(&f.running, "running", false, "compare with the jobs in the registry, and take durations from the history of the host that runs here")
 	f.how.AddOutput(cmd, "it", outputMarkdown)
 	t := p.AddTarget(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -143,13 +142,13 @@ func (f *planFlags) check(now time.Time, args []string) error {
 	}
 	switch with := given("last", "next", "from"); {
 	case len(with) > 1:
-		return fmt.Errorf("--%s and --%s cannot be combined: both set the begin of the plan", with[0], with[1])
+		return fmt.Errorf("--%s and --%s do not go together: each says when the plan begins", with[0], with[1])
 	case f.changed("to") && (f.changed("last") || f.changed("next")):
-		return fmt.Errorf("--%s and --to cannot be combined: both set the end of the plan", with[0])
+		return fmt.Errorf("--%s and --to do not go together: each says when the plan ends", with[0])
 	case f.running && len(args) == 2:
-		return fmt.Errorf("%s and --running both name the old definitions; give one of the two", args[0])
+		return fmt.Errorf("%s and --running both say what was before; leave one of them out", args[0])
 	case f.last < 0 || f.next < 0 || f.duration < 0:
-		return errors.New("--last, --next or --duration is negative, expected at least 0")
+		return errors.New("a duration is negative, expected at least 0")
 	}
 	f.begin, f.end = now.Truncate(time.Second), now.Truncate(time.Second).Add(defaultNext)
 	switch {
@@ -172,7 +171,7 @@ func (f *planFlags) check(now time.Time, args []string) error {
 	}
 	f.past = f.changed("last") || f.begin.Before(now.Truncate(time.Second)) && (f.running || len(f.histories) > 0)
 	if f.changed("last") && !f.running && len(f.histories) == 0 {
-		return errors.New("--last needs a history: name one with --history FILE or URL, or use the running host's with --running")
+		return errors.New("--last needs a history: name one with --history FILE or URL, or ask the host that runs here with --running")
 	}
 	o := f.options(nil)
 	if err := o.Check(); err != nil {
@@ -209,7 +208,7 @@ func (f *planFlags) read(args []string) error {
 	return nil
 }
 
-// play simulates the definitions, and shows the result.
+// play plays the definitions, and shows what comes out.
 func (f *planFlags) play(ctx context.Context, p *program, d *forecast.Durations) error {
 	r, err := forecast.Compare(ctx, f.before, f.after, f.comparesWithFile || f.running, f.options(d))
 	if err != nil {
@@ -225,7 +224,7 @@ func (f *planFlags) play(ctx context.Context, p *program, d *forecast.Durations)
 	return err
 }
 
-// readDurations reads the durations of runs from a history.
+// readDurations reads how long runs took from a history.
 func readDurations(ctx context.Context, p *program, d *forecast.Durations, from, credentialsFile string) error {
 	known := d.Known()
 	if !database.IsURL(from) {
@@ -269,12 +268,12 @@ func readDurations(ctx context.Context, p *program, d *forecast.Durations, from,
 		}
 	}
 	if d.Known() == known {
-		return fmt.Errorf("%s has no run that ended; expected a history that hosts wrote with --history", from)
+		return fmt.Errorf("%s: found no run that has ended, expected a history that hosts wrote with --history", from)
 	}
 	return nil
 }
 
-// ask reads the present jobs from a host or the registry, and the durations of their runs from a host.
+// ask asks a host, or the registry, for the jobs that there are, and a host for how long their runs took.
 func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Durations) error {
 	jobs, err := r.Jobs(ctx)
 	if err != nil {
@@ -296,7 +295,7 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 	}
 	if r.Client == nil {
 		if f.changed("last") && len(f.histories) == 0 {
-			return command.Usagef("--last needs a history, which the registry does not have: name one with --history FILE or URL, or ask a host")
+			return command.Usagef("--last needs a history, and the registry has none: name one with --history FILE or URL, or ask a host")
 		}
 		return nil
 	}
@@ -321,10 +320,10 @@ func (f *planFlags) ask(ctx context.Context, r *command.Reached, d *forecast.Dur
 		query.Set("after", found.Next)
 	}
 	if f.changed("last") && d.Known() == 0 && known == 0 {
-		text := fmt.Sprintf("the hosts' history has no run that ended since %s: name another history with --history FILE or URL", f.begin.Format(time.RFC3339))
+		text := fmt.Sprintf("the history of the hosts has no run since %s that has ended: name one with --history FILE or URL", f.begin.Format(time.RFC3339))
 		if len(silent) > 0 {
 			slices.Sort(silent)
-			text += "; these did not answer: " + strings.Join(slices.Compact(silent), ", ")
+			text += "; without an answer: " + strings.Join(slices.Compact(silent), ", ")
 		}
 		return errors.New(text)
 	}

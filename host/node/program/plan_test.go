@@ -48,7 +48,7 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{good, "--last", "7d", "--next", "7d"}, exitUsage, "--last and --next do not go together"},
 		{[]string{good, "--next", "7d", "--from", "2027-01-01"}, exitUsage, "--next and --from do not go together"},
 		{[]string{good, "--next", "7d", "--to", "2027-01-01"}, exitUsage, "--next and --to do not go together"},
-		{[]string{good, good, "--running"}, exitUsage, "both name the old definitions"},
+		{[]string{good, good, "--running"}, exitUsage, "both say what was before"},
 		{[]string{good, "--from", "2027-01-02", "--to", "2027-01-01"}, exitUsage, "expected an end after the begin"},
 		{[]string{good, "--next", "400d"}, exitUsage, "expected at most 8784h"},
 		{[]string{good, "--next", "0s"}, exitUsage, "expected an end after the begin"},
@@ -57,13 +57,13 @@ func TestPlanMistakes(t *testing.T) {
 		{[]string{good, "--slots", "-1"}, exitUsage, "found -1 slots"},
 		{[]string{good, "--output", "html"}, exitUsage, "expected table, json, yaml or markdown"},
 		{[]string{good, "--history", filepath.Join(dir, "none.jsonl")}, exitUsage, "none.jsonl"},
-		{[]string{good, "--history", none}, exitUsage, "has no run that ended"},
+		{[]string{good, "--history", none}, exitUsage, "found no run that has ended"},
 		{[]string{good, "--alerts", filepath.Join(dir, "none.yaml")}, exitUsage, "--alerts"},
-		{[]string{empty}, exitUsage, "found no definition"},
-		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition"},
+		{[]string{empty}, exitUsage, "found no definition there"},
+		{[]string{filepath.Join(dir, "nowhere")}, exitUsage, "found no definition there"},
 		{[]string{bad}, exitUsage, filepath.Join("bad", "a.yaml") + ":1:"},
 		{[]string{twice}, exitFailure, `job "b" is defined in`},
-		{[]string{circle}, exitFailure, "the jobs would follow each other in a circle: a -> b -> a"},
+		{[]string{circle}, exitFailure, "the jobs would come after each other: a -> b -> a"},
 	} {
 		runCLI(t, nil, append([]string{"plan"}, tt.args...)...).expect(t, tt.code, tt.want)
 	}
@@ -108,7 +108,7 @@ func TestPlanHistory(t *testing.T) {
 	if got.KnownRuns != 3 || got.Before.Skipped["overlap"] != 0 || got.After.Skipped["overlap"] != 3 || got.After.Runs != 4 || len(got.Jobs) != 1 || got.Jobs[0].FiresAdded != 4 {
 		t.Errorf("got %s", r.out)
 	}
-	runCLI(t, nil, append([]string{"plan", old, old}, args...)...).expect(t, exitOK, "no instant is newly skipped, and no run newly overlaps")
+	runCLI(t, nil, append([]string{"plan", old, old}, args...)...).expect(t, exitOK, "nothing is skipped or overlaps that was not before")
 	runCLI(t, nil, append([]string{"plan", old, changed, "-o", "markdown"}, args...)...).expect(t, 3, "| overlaps | 0 | 3 |", "**Plan** of")
 	runCLI(t, nil, append([]string{"plan", changed}, args...)...).expect(t, exitOK, "overlaps")
 }
@@ -155,11 +155,11 @@ func TestPlanRunning(t *testing.T) {
 	if !slices.Equal(got.Silent, []string{"10.0.0.2: no answer"}) {
 		t.Errorf("silent are %q", got.Silent)
 	}
-	const silent = "this host does not answer, so its records are missing: 10.0.0.2: no answer"
+	const silent = "does not answer, what it knows is missing: 10.0.0.2: no answer"
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, 3, "durations are those of 1 run", silent)
 	runCLI(t, env, "plan", dir, "--running", "--last", "24h", "--output", "markdown").expect(t, 3, silent[1:])
 	runs = false
-	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the hosts' history has no run that ended since", "10.0.0.2: no answer")
+	runCLI(t, env, "plan", dir, "--running", "--last", "24h").expect(t, exitFailure, "the history of the hosts has no run since", "10.0.0.2: no answer")
 }
 
 // TestPlanIsDocumented: docs/schedules.md has the plan of the examples against a changed copy of them.

@@ -5,23 +5,24 @@ import (
 	"slices"
 )
 
-// hostRuns returns nil if a host runs on an operating system, else an error.
+// hostRuns says whether a host runs on an operating system; nil if it does.
 func hostRuns(goos string) error {
 	if slices.Contains([]string{"linux", "darwin"}, goos) {
 		return nil
 	}
-	return fmt.Errorf("wasmjob runs no host on %s: run it on Linux, or on macOS to develop jobs; commands that ask and operate hosts work here with --admin", goos)
+	return fmt.Errorf("no host runs on %s: run one on Linux, or on macOS to develop jobs; the commands that ask and operate hosts work here, with --admin", goos)
 }
 
-// unprotected lists the protections that a host lacks on an operating system compared with Linux.
+// unprotected says what does not protect a host on an operating system that does on
+// Linux. It is empty for Linux.
 func unprotected(goos string) []string {
 	if goos == "linux" {
 		return nil
 	}
 	return []string{
 		"this host runs on " + goos + ", which is for a developer's machine: in production use Linux",
-		"on " + goos + " jobs are confined by the WebAssembly sandbox and by their limits of time and memory, and the host can kill worker processes; " +
+		"on " + goos + " jobs are held by the WebAssembly sandbox and by their limits of time and memory, and worker processes can be killed; " +
 			"the kernel does not confine worker processes: there is no seccomp, no Landlock, and no limit of their memory",
-		"on " + goos + " nothing ends a frozen host, and the program's file must not be replaced while it runs, because the host starts worker processes from it",
+		"on " + goos + " nothing ends a host that is frozen, and the program must not be replaced while it runs: worker processes are started from its file",
 	}
 }

@@ -28,30 +28,30 @@ func runCommand(p *program) *cobra.Command {
 		Short: "Run a host",
 		Long: `Run a host: watch the plugins directory, and run its jobs when they are due.
 
-Give a setting in the file of --config, in the environment, or as a flag. The
-environment overrides the file, and a flag overrides both. The flag --log-format is
-WASMJOB_LOG_FORMAT in the environment and logFormat in the file. WASMJOB_MOUNTS has
-mounts separated by commas, WASMJOB_CEILINGS ceilings separated by semicolons.
---print-config shows the settings in force and their sources, as a settings file.
+Each setting can be given in the file that --config names, in the environment
+and as a flag; the later one wins. The flag --log-format is WASMJOB_LOG_FORMAT in
+the environment and logFormat in the file; mounts are WASMJOB_MOUNTS, separated
+by commas, ceilings WASMJOB_CEILINGS, separated by semicolons. --print-config
+shows what is in force and where it comes from, in the form of a file.
 
 Without --data the registry is in memory: good for trying out, but offsets,
-operators' settings and unfinished runs are lost when the host ends. With --data DIR
-they survive the host, even after kill -9; only one host at a time can use DIR.
+operators' settings and unfinished runs are gone when the host ends. With
+--data DIR they outlive it, also kill -9; one host at a time can use DIR.
 
-With --zk any number of hosts share the jobs of a namespace in ZooKeeper, and take
-over each other's items. At its start a host waits for ZooKeeper as long as --wait
-says, by default for ever. ZooKeeper's password comes from --zk-credentials-file or
-from the variable WASMJOB_ZK_CREDENTIALS (user:password).
+With --zk any number of hosts share the jobs of a namespace in ZooKeeper, and
+take over from each other. A host waits for ZooKeeper at the start, for ever or
+as long as --wait says. ZooKeeper's password comes from --zk-credentials-file or
+the variable WASMJOB_ZK_CREDENTIALS (user:password).
 
-Ctrl-C (or SIGTERM) drains the host: no item begins, and running items may continue
-for the drain timeout. A second signal stops the host at once, with exit code 1.
+Ctrl-C (or SIGTERM) drains: nothing new begins, running items may go on for the
+drain timeout. A second one stops at once, with exit code 1.
 
-The admin address serves /healthz, /readyz and /metrics to every user of this
-machine, and status and operations to clients that have the token. The host writes
-its address and token to a file that only its user can read; commands find it there.
+The admin address serves /healthz, /readyz and /metrics to anybody on this
+machine, and status and operations to those who have the token. The host leaves a
+note with both where only its user can read it; 'wasmjob status' finds it.
 
-In a terminal the host shows one line per fire. Otherwise, and with --log-format
-json, it writes a log to stderr.`,
+In a terminal the host shows one line per fire. Otherwise, and with
+--log-format json, all goes to the log on stderr.`,
 		Example: `  wasmjob run --plugins plugins/examples
   wasmjob run --plugins jobs --data data --history events.jsonl
   wasmjob run --plugins jobs --zk zk1:2181,zk2:2181,zk3:2181 --namespace prod
@@ -85,15 +85,16 @@ json, it writes a log to stderr.`,
 		},
 	}
 	addConfigFlags(cmd.Flags(), d)
-	cmd.Flags().BoolVar(&printConfig, "print-config", false, "show the settings and their sources, and exit")
+	cmd.Flags().BoolVar(&printConfig, "print-config", false, "show the settings and where they come from, and end")
 	cmd.Flags().SortFlags = false
 	return cmd
 }
 
-// errStopped is the error after a second signal.
-var errStopped = errors.New("a second signal stopped the host at once")
+// errStopped is the end that a second signal makes.
+var errStopped = errors.New("stopped at once by a second signal")
 
-// serve runs a host until a signal ends it. It calls greet, which shows the essentials, when all is wired.
+// serve runs a host until a signal ends it. greet shows the essentials when all is
+// wired.
 func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) error {
 	if err := hostRuns(runtime.GOOS); err != nil {
 		return err
@@ -112,11 +113,11 @@ func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) erro
 	watched := twoSignals(signals, func(sig os.Signal) {
 		s.view.End()
 		s.life.Stopping()
-		s.log.Info("draining because of a signal; a second signal stops the host at once", zap.Stringer("signal", sig))
+		s.log.Info("ending; a second signal stops at once", zap.Stringer("signal", sig))
 		drain()
 	}, func(sig os.Signal) {
 		twice = true
-		s.log.Warn("stopping at once because of a second signal", zap.Stringer("signal", sig))
+		s.log.Warn("stopping at once", zap.Stringer("signal", sig))
 		stopNow()
 	})
 	greet(s)
@@ -124,7 +125,7 @@ func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) erro
 		s.log.Warn(gap)
 	}
 	if withoutJobs(l.Plugins) {
-		s.log.Info("the plugins directory has no jobs yet; put NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
+		s.log.Info("there is no job in the plugins directory yet; drop NAME.wasm and NAME.yaml into it", zap.String("plugins", l.Plugins))
 	}
 	s.life.Start(func() bool { ready, _ := s.reporter.Ready(); return ready }) // what /readyz says
 	err = s.run(stop, kill)
@@ -144,7 +145,8 @@ func serve(ctx context.Context, p *program, l *loaded, greet func(*system)) erro
 	return err
 }
 
-// twoSignals calls first at the first signal and second at the second, until the returned function is called.
+// twoSignals calls first for the first signal and second for the second, until the
+// func that it returns is called.
 func twoSignals(signals <-chan os.Signal, first, second func(os.Signal)) (end func()) {
 	done, ended := make(chan struct{}), make(chan struct{})
 	go func() { // joined by end
@@ -179,7 +181,7 @@ func (s *system) banner() {
 		s.log.Warn(w)
 	}
 	if last := s.life.Last; !s.life.LastEnd().IsZero() {
-		s.log.Warn("the previous process of this host did not end normally", zap.String("ending", string(last.Ending)), because(last.Why().String()),
+		s.log.Warn("the last host here did not end well", zap.String("ending", string(last.Ending)), because(last.Why().String()),
 			zap.Int("pid", last.PID), zap.Time("started", last.Started), zap.String("record", last.File))
 	}
 	about := s.about()
@@ -214,7 +216,7 @@ func (s *system) banner() {
 			show("console", url+s.gate.Login.Link(command.WhoAsks())+paint(terminal.Grey, "  signs a browser in, once"))
 		}
 		if s.tokenFile != "" {
-			show("token", s.tokenFile+paint(terminal.Grey, "  holds the token of this host"))
+			show("token", s.tokenFile+paint(terminal.Grey, "  has the token of this host"))
 		}
 	}
 	if s.dump != nil {
@@ -247,10 +249,10 @@ func (l *loaded) token() (string, error) {
 	return server.NewToken(), nil
 }
 
-// because returns the log field with a reason; it is left out if the reason is empty.
+// because is the field of a log entry that says why, left out if that is not known.
 func because(why string) zap.Field { return given("because", why) }
 
-// given returns a log field; it is left out if the value is empty.
+// given is a field of a log entry, left out if it has nothing to say.
 func given(name, text string) zap.Field {
 	if text == "" {
 		return zap.Skip()

@@ -45,7 +45,7 @@ func fileFields(list []setting) schema.Object {
 	}
 	return append(object,
 		schema.Field{Name: mountsKey, Help: "directories that the guests of a job may read, by the job's name", Is: schema.Any(schema.Map(schema.List(mountFields().Shape())), nothing)},
-		schema.Field{Name: ceilingsKey, Help: "upper limits of jobs' settings and quotas; for each ceiling the first entry that matches the job and sets it applies", Is: schema.Any(schema.List(ceilingFields().Shape()), nothing)})
+		schema.Field{Name: ceilingsKey, Help: "what jobs may have at most; of the entries that match a job, the first that sets a ceiling counts", Is: schema.Any(schema.List(ceilingFields().Shape()), nothing)})
 }
 
 // sentence is the help of a setting, with its default.

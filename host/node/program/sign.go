@@ -34,27 +34,27 @@ func signCommand(p *program) *cobra.Command {
 	o := &signing{}
 	cmd := &cobra.Command{
 		Use:   "sign MODULE.wasm… [flags]",
-		Short: "Sign modules for hosts that require signatures",
-		Long: `Sign modules with a private key of minisign. The command writes MODULE.wasm.minisig beside
-each module. Hosts verify the signature if their grants name the public key; the minisign
-program verifies it too.
+		Short: "Sign modules, for hosts that demand it",
+		Long: `Sign modules with a private key of minisign: MODULE.wasm.minisig is written beside
+each. Hosts check it if their grants name the public key; so does the minisign
+program.
 
---new-key NAME creates a key pair, NAME.key and NAME.pub. The command encrypts the private
-key with a password, which it asks for or reads from the variable ` + passwordVariable + `
-or --password-file. Encryption takes some seconds and 1 GiB of memory, and so does each use
-of the key.`,
+--new-key NAME makes a pair of keys, NAME.key and NAME.pub. The private one is
+encrypted with a password, which is asked for, or comes from the variable
+` + passwordVariable + ` or --password-file; that takes some seconds and 1 GiB
+of memory, here and each time that it is used.`,
 		Example: `  wasmjob module sign --new-key release
   wasmjob module sign report.wasm --key release.key`,
 		RunE: func(_ *cobra.Command, args []string) error {
 			switch {
 			case o.newKey != "" && (len(args) > 0 || o.key != ""):
-				return command.Usagef("--new-key creates a key and signs nothing; give no module and no --key")
+				return command.Usagef("--new-key makes a key and signs nothing; expected no module and no --key")
 			case o.newKey != "":
 				return newKey(p, o)
 			case len(args) == 0:
 				return command.Usagef("the module's file is missing")
 			case o.key == "":
-				return command.Usagef("--key is missing: name the file with the private key ('wasmjob module sign --new-key NAME' creates one)")
+				return command.Usagef("--key is missing, the file with the private key ('wasmjob module sign --new-key NAME' makes one)")
 			}
 			return sign(p, o, args)
 		},
@@ -62,7 +62,7 @@ of the key.`,
 	f := cmd.Flags()
 	f.SortFlags = false
 	f.StringVar(&o.key, "key", "", "`FILE` with the private key")
-	f.StringVar(&o.newKey, "new-key", "", "create the key pair `NAME`.key and NAME.pub; the files must not exist")
+	f.StringVar(&o.newKey, "new-key", "", "make the pair of keys `NAME`.key and NAME.pub; they must not exist")
 	f.StringVar(&o.passwordFile, "password-file", "", "`FILE` with the password of the private key")
 	f.BoolVar(&o.noPassword, "no-password", false, "with --new-key: do not encrypt the private key")
 	return cmd
@@ -73,7 +73,7 @@ func newKey(p *program, o *signing) error {
 	files := []string{o.newKey + ".key", o.newKey + ".pub"}
 	for _, name := range files {
 		if _, err := os.Lstat(name); !errors.Is(err, os.ErrNotExist) {
-			return errors.Join(fmt.Errorf("%s already exists; it was not overwritten, because a lost key cannot be recovered", name), err)
+			return errors.Join(fmt.Errorf("%s exists already; a key that is lost cannot be made again", name), err)
 		}
 	}
 	password := ""
@@ -83,7 +83,7 @@ func newKey(p *program, o *signing) error {
 			return err
 		}
 		if password == "" {
-			return command.Usagef("the password is empty; give one, or --no-password")
+			return command.Usagef("the password is empty; expected one, or --no-password")
 		}
 	}
 	key, err := signature.NewKey()
@@ -100,7 +100,7 @@ func newKey(p *program, o *signing) error {
 		}
 	}
 	name := filepath.Base(o.newKey)
-	_, err = fmt.Fprintf(p.Out, "%s is the private key, keep it secret\n%s is the public key; put it into the grants:\n\n  keys:\n    %s: %s\n", files[0], files[1], name, key.Public(name))
+	_, err = fmt.Fprintf(p.Out, "%s signs, keep it secret\n%s checks; in the grants:\n\n  keys:\n    %s: %s\n", files[0], files[1], name, key.Public(name))
 	return err
 }
 
@@ -128,7 +128,7 @@ func passwordFor(p *program, o *signing, prompt string) (string, error) {
 	}
 	in, ok := p.In.(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return "", command.Usagef("a password is needed, but there is no terminal to ask on; set %s, or give --password-file", passwordVariable)
+		return "", command.Usagef("a password is needed, and there is no terminal to ask for it; expected %s or --password-file", passwordVariable)
 	}
 	fmt.Fprint(p.Err, prompt)
 	password, err := term.ReadPassword(int(in.Fd()))
@@ -175,10 +175,10 @@ func verifySignatureCommand(p *program) *cobra.Command {
 	var granted, job string
 	cmd := &cobra.Command{
 		Use:   "verify-signature MODULE.wasm [flags]",
-		Short: "Verify the signature of a module",
-		Long: `Verify the signature beside a module, MODULE.wasm.minisig, with public keys (--key), or as
-a host does for the job (--job) with the keys of its grants (--grants). The exit code is 1
-if none of these keys signed the module.`,
+		Short: "Check who signed a module",
+		Long: `Check the signature beside a module, MODULE.wasm.minisig, with public keys (--key),
+or with those that the grants name (--grants), as a host would do it for the job
+(--job). The exit code is 1 if the module is not signed by one of them.`,
 		Example: `  wasmjob module verify-signature report.wasm --key release.pub
   wasmjob module verify-signature report.wasm --grants grants.yaml`,
 		Args: command.Exactly("the module's file"),
@@ -193,7 +193,7 @@ if none of these keys signed the module.`,
 			}
 			known = append(known, keysFor(set, cmp.Or(job, jobOf(args[0])))...)
 			if len(known) == 0 {
-				return command.Usagef("there is no key; give --key FILE, or --grants FILE with keys")
+				return command.Usagef("there is no key; expected --key FILE, or --grants FILE with keys")
 			}
 			return verifySignature(p, args[0], known)
 		},
@@ -201,7 +201,7 @@ if none of these keys signed the module.`,
 			return []string{"wasm"}, cobra.ShellCompDirectiveFilterFileExt
 		},
 	}
-	cmd.Flags().StringArrayVar(&keys, "key", nil, "accept this public key: a `FILE` such as release.pub, or the key's text, RW…; may be repeated")
+	cmd.Flags().StringArrayVar(&keys, "key", nil, "a public key: a `FILE` such as release.pub, or its line of text, RW…; may be repeated")
 	addGrantsFlag(cmd.Flags(), &granted)
 	cmd.Flags().StringVar(&job, "job", "", "`NAME` of the job that is to run the module (default: that of the module's file)")
 	return cmd

@@ -24,13 +24,13 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// historyCredentialsVariable is the environment variable with the credentials of the history's database. There is no flag
-// for them, because all users of a machine can read command lines.
+// historyCredentialsVariable is the environment variable with the credentials of the
+// history's database. There is no flag for them: everybody on a machine can read command lines.
 const historyCredentialsVariable = command.EnvPrefix + "HISTORY_CREDENTIALS"
 
-// historySettings are the settings of the host's history.
+// historySettings say where the host's history is kept.
 func historySettings() []setting {
-	where := textSetting("history", "FILE|URL", "", "where the host keeps its history of fires, runs, log lines and changes: a file with one JSON object per line, or a database: sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (docs/history.md); without it the host keeps the newest records in memory", func(c *Config) *string { return &c.History })
+	where := textSetting("history", "FILE|URL", "", "keep what happens: in a file, one JSON object per line, or in a database: sqlite:PATH, postgres://USER@HOST/DATABASE or mysql://USER@HOST/DATABASE (docs/history.md); without it the newest is kept in memory", func(c *Config) *string { return &c.History })
 	where.set = checked(where.set, func(s string) error {
 		if s == "" {
 			return nil
@@ -49,7 +49,7 @@ func historySettings() []setting {
 		where,
 		{
 			key: "historySize", arg: "SIZE", standard: "auto",
-			help: "the most disk space of the history: the file and its older files, SQLite's database, or the records that wait for a database server; auto is 2 % of the disk, 64MiB to 4GiB",
+			help: "most that the history may take on this disk: the file with its older ones, SQLite's database, or what waits for a server; auto is 2 % of the disk, 64MiB to 4GiB",
 			set:  setHistorySize,
 			show: func(c *Config) string { return jobconfig.ShowSize(c.HistorySize) },
 		},
@@ -58,9 +58,9 @@ func historySettings() []setting {
 	}
 }
 
-// guestLogSetting is the setting of the file for all log lines of jobs.
+// guestLogSetting says where all that jobs log is kept.
 func guestLogSetting() setting {
-	s := textSetting("guestLog", "FILE", "", "write all log lines of jobs to FILE, also those beyond the limits of the history and of the host's own log; the file and its older files take at most 2 % of the disk, 64MiB to 4GiB", func(c *Config) *string { return &c.GuestLog })
+	s := textSetting("guestLog", "FILE", "", "keep all that jobs log in FILE, also what is beyond the limits of the history and of the host's own log; the file and its older ones take 2 % of the disk, 64MiB to 4GiB", func(c *Config) *string { return &c.GuestLog })
 	s.set = checked(s.set, func(text string) error {
 		if text == "" {
 			return nil
@@ -70,18 +70,18 @@ func guestLogSetting() setting {
 	return s
 }
 
-// chooseHistory checks the settings of the history together.
+// chooseHistory fits together what was said about the history.
 func (l *loader) chooseHistory(c *Config, secret string) {
 	if !database.IsURL(c.History) {
 		if c.HistoryCredentialsFile != "" {
-			l.bad("historyCredentialsFile", "applies only to a database; name one with --history")
+			l.bad("historyCredentialsFile", "has a meaning for databases only; name one with --history")
 		}
 		return
 	}
 	from, credentials := historyCredentialsVariable, secret
 	if c.HistoryCredentialsFile != "" {
 		if secret != "" {
-			l.bad("historyCredentialsFile", "credentials were given in %s, too; give them once", historyCredentialsVariable)
+			l.bad("historyCredentialsFile", "credentials are in %s, too; give them once", historyCredentialsVariable)
 			return
 		}
 		read, warning, err := ensemble.ReadCredentials(c.HistoryCredentialsFile, "the history's")
@@ -107,30 +107,30 @@ func (l *loader) chooseHistory(c *Config, secret string) {
 	}
 	switch {
 	case parsed.Password && credentials != "":
-		l.bad("history", "the URL has a password, but credentials were given in %s, too; give them once", from)
+		l.bad("history", "the URL has a password, and there are credentials in %s, too; give them once", from)
 		return
 	case parsed.Password && strings.HasPrefix(l.origins["history"], "--"):
-		l.warnings = append(l.warnings, "the password of the history's database is on the command line, which all users of this machine can read; give it with --history-credentials-file")
+		l.warnings = append(l.warnings, "the password of the history's database is in the command line, which everybody on this machine can read; give it with --history-credentials-file")
 	}
 	c.HistoryDatabase = parsed
 	if parsed.Spool = cmp.Or(parsed.Spool, spoolDirectory(c)); parsed.Spool == "" {
-		l.bad("history", "records that the database does not accept in time wait on the disk, but no directory is set for them; give --cache, --data, or ?spool=DIRECTORY in the URL")
+		l.bad("history", "what the database does not take in time waits on the disk, and there is no place for it; give --cache, --data, or ?spool=DIRECTORY in the URL")
 	}
 }
 
-// checkGuestLog refuses the history's own file for the log lines of jobs: each writer would truncate what the other has
-// written.
+// checkGuestLog refuses the history's own file for all that jobs log: either would cut off what the
+// other has written.
 func (l *loader) checkGuestLog(c *Config) {
 	file := c.History
 	if c.HistoryDatabase != nil {
 		file = c.HistoryDatabase.Path()
 	}
 	if c.GuestLog != "" && absolute(c.GuestLog) == absolute(file) {
-		l.bad("guestLog", "the history is in that file; name another file")
+		l.bad("guestLog", "the history is in that file; name another one")
 	}
 }
 
-// spoolDirectory returns the directory for waiting records, if the URL does not name one.
+// spoolDirectory is where records wait if the URL does not say it.
 func spoolDirectory(c *Config) string {
 	switch {
 	case c.Registry != registryZooKeeper && c.Data != "":
@@ -141,7 +141,7 @@ func spoolDirectory(c *Config) string {
 	return ""
 }
 
-// historyPath returns the file on the disk whose size the setting limits.
+// historyPath is a file on the disk that the history's size is about.
 func historyPath(c *Config) string {
 	if c.HistoryDatabase != nil {
 		return cmp.Or(c.HistoryDatabase.Path(), c.HistoryDatabase.Spool)
@@ -149,7 +149,7 @@ func historyPath(c *Config) string {
 	return c.History
 }
 
-// wireHistory makes the store of events and lines.
+// wireHistory makes where events and lines are kept.
 func (s *system) wireHistory(ctx context.Context) (err error) {
 	l := s.loaded
 	if err := s.wireGuestLog(); err != nil {
@@ -182,7 +182,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 	}
 	s.onClose("history", s.history.Close)
 	if info, err := os.Stat(historyPath(&l.Config)); err == nil && info.Mode().Perm()&0o004 != 0 {
-		s.log.Warn("all users of this machine can read the history, which has the guests' log lines and the users' changes", zap.String("file", historyPath(&l.Config)), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())), zap.String("expected", "0600"))
+		s.log.Warn("the history can be read by everybody on this machine: it has what guests logged and who changed what", zap.String("file", historyPath(&l.Config)), zap.String("mode", fmt.Sprintf("%04o", info.Mode().Perm())), zap.String("expected", "0600"))
 	}
 	if l.History == "" {
 		return nil
@@ -190,7 +190,7 @@ func (s *system) wireHistory(ctx context.Context) (err error) {
 	return historyMetrics(s.metrics, s.history.State)
 }
 
-// wireGuestLog opens the file for all log lines of jobs.
+// wireGuestLog opens the file for all that jobs log.
 func (s *system) wireGuestLog() (err error) {
 	file := s.loaded.GuestLog
 	if file == "" {
@@ -200,11 +200,11 @@ func (s *system) wireGuestLog() (err error) {
 		return err
 	}
 	s.onClose("log of guests", s.whole.Close)
-	return s.metrics.CounterFunc("guest_log_lines_lost_total", "Log lines of guests that are missing in the file of guestLog, because their job had used up its share or a write failed.",
+	return s.metrics.CounterFunc("guest_log_lines_lost_total", "Lines of guests that are not in the file of guestLog: their job had written its part of it, or the disk did not take them.",
 		func() float64 { return float64(s.whole.Lost()) })
 }
 
-// wholeLog returns the receiver that writes all log lines of guests to the file; nil without a file.
+// wholeLog has all that guests log written to the file; nil if there is none.
 func (s *system) wholeLog() *event.WholeLog {
 	if s.whole == nil {
 		return nil
@@ -212,14 +212,14 @@ func (s *system) wholeLog() *event.WholeLog {
 	return &event.WholeLog{Where: s.whole.Path(), Add: func(ctx context.Context, g event.GuestLog) { s.whole.Add(ctx, lineOf(g)) }}
 }
 
-// historyMetrics adds the metrics of the history's state.
+// historyMetrics shows how the history fares.
 func historyMetrics(m *metrics.Metrics, state func() history.State) error {
 	return errors.Join(
-		m.CounterFunc("history_events_dropped_total", "Records that the history lost: events, log lines of guests, changes.",
+		m.CounterFunc("history_events_dropped_total", "Records that are not in the history: events, lines of guests, changes.",
 			func() float64 { return float64(state().Dropped) }),
 		m.GaugeFunc("history_queued_records", "Records that wait in memory for the history.", func() float64 { return float64(state().Queued) }),
 		m.GaugeFunc("history_spooled_records", "Records that wait on the disk for the history's database.", func() float64 { return float64(state().Spooled) }),
-		m.GaugeFunc("history_failing", "1 while writing the history fails.", func() float64 {
+		m.GaugeFunc("history_failing", "1 while the history cannot be written.", func() float64 {
 			if state().Problem != "" {
 				return 1
 			}
@@ -247,7 +247,7 @@ func (s *system) historyText() string {
 	return words.Printable(s.history.State().Where)
 }
 
-// addLine stores a guest's line, and passes it on to followers.
+// addLine keeps a guest's line, and passes it on to who follows.
 func (s *system) addLine(g event.GuestLog) {
 	l := lineOf(g)
 	s.history.AddLine(l)

@@ -43,7 +43,7 @@ func TestRunWithADatabase(t *testing.T) {
 			}()
 			out.await(t, "history   "+in(c.url))
 			if c.name == "SQLite" {
-				logs.await(t, "all users of this machine can read the history")
+				logs.await(t, "the history can be read by everybody")
 			}
 			out.await(t, "this host runs items 0-2")
 			client := []string{"WASMJOB_ADMIN=" + socket, "XDG_RUNTIME_DIR=" + home, "HOME=" + home}

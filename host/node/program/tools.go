@@ -33,11 +33,12 @@ func inspectCommand(p *program) *cobra.Command {
 	var granted, job string
 	cmd := &cobra.Command{
 		Use:   "inspect MODULE.wasm [flags]",
-		Short: "Show a module's type, imports and manifest",
-		Long: `Show the type, the ABI version, the imports by capability, the size, the digest and the
-manifest of a module, without running or compiling it. If a host would reject the module,
-the command lists the reasons, and the exit code is 1. It also lists the grants that the
-module needs, and with --grants which of them the job (--job) does not have.`,
+		Short: "Show what a module is and what it asks for",
+		Long: `Show the type, the ABI version, the imports by capability, the size, the digest
+and the manifest of a module, without running or compiling it. The exit code
+is 1 if a host would refuse the module; the reasons are listed. What it wants of
+the operator's grants is named; with --grants also what of it is missing for the
+job (--job).`,
 		Example: `  wasmjob module inspect plugins/examples/cities.wasm
   wasmjob module inspect report.wasm --grants grants.yaml --job nightly-report
   wasmjob module inspect cities.wasm --json`,
@@ -94,7 +95,7 @@ func addCacheFlags(f *pflag.FlagSet, p *program) *cacheFlags {
 	s := cacheSizeSetting()
 	c.size = cmp.Or(p.Getenv(s.variable()), s.standard)
 	f.StringVar(&c.dir, "cache", c.dir, "`DIR` for compiled modules, or off")
-	f.StringVar(&c.size, "cache-size", c.size, "the most disk space of compiled modules, a `SIZE`")
+	f.StringVar(&c.size, "cache-size", c.size, "`SIZE` that compiled modules take in it at most")
 	return c
 }
 
@@ -119,13 +120,13 @@ func validateCommand(p *program) *cobra.Command {
 		Use:   "validate PATH… [flags]",
 		Short: "Check definitions and modules as a host would",
 		Long: `Check plugins directories, definitions (with the modules that they name) and modules,
-without a registry. A host accepts what passes this check if it has the same ceilings: the
-defaults, and those of --ceiling and WASMJOB_CEILINGS. The command lists all problems, one
-per line; the exit code is 1 if there are any. Warnings are marked, and do not change the
-exit code.
+without a registry. A host takes what passes here, if it has the same ceilings: the
+defaults, and those of --ceiling and WASMJOB_CEILINGS. All problems are listed, one a
+line; the exit code is 1 if there are any. Warnings are marked as such, and do not change
+the exit code.
 
-With --grants the command also checks the operator's grants, and shows the needs of each
-definition and its module beside the grants of the job.`,
+With --grants the operator's grants are checked, too, and what each definition
+and its module want is shown beside what is granted.`,
 		Example: `  wasmjob validate plugins/examples
   wasmjob validate jobs/billing.yaml jobs/reports.wasm
   wasmjob validate jobs --grants grants.yaml`,
@@ -192,8 +193,8 @@ definition and its module beside the grants of the job.`,
 	how.AddOutput(cmd, "the problems")
 	addCeilingFlag(cmd.Flags())
 	addGrantsFlag(cmd.Flags(), &granted)
-	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as for 'wasmjob run --isolation'; the command tries modules there")
-	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, as for 'wasmjob run --in-process'")
+	cmd.Flags().StringVar(&isolation, "isolation", "", "`WHERE` guests run on the host, as 'wasmjob run --isolation' says it; modules are tried there")
+	cmd.Flags().StringVar(&inProcess, "in-process", "", "`PATTERNS` of jobs that may run in the host's own process, those of 'wasmjob run --in-process'")
 	cache = addCacheFlags(cmd.Flags(), p)
 	return cmd
 }
@@ -207,7 +208,7 @@ func (p *program) definedText(jobs []catalog.DefinedJob, now time.Time) string {
 		next, err := admin.Next(admin.Schedule{Cron: c.Cron, TimeZone: c.TimeZone, Terms: c.Terms()}, now, 1)
 		switch {
 		case err != nil:
-			when = "next fire unknown" // a problem says why
+			when = "next fire not known" // a problem says why
 		case len(next) > 0:
 			when = "next fire " + next[0].Format(zonedTime) + ", in " + words.Until(now, next[0])
 		case timetable.Has(c):
@@ -229,8 +230,8 @@ of a file that begins with
 
   ` + schema.Line("job") + `
 
-The URL may also be the path of a file with this command's output, or a host's
-/schemas/KIND.json.`,
+A path to a file with this command's output works in the URL's place, and so does
+a host's /schemas/KIND.json.`,
 		Example: `  wasmjob job schema > job.schema.json
   wasmjob job schema alerts > alerts.schema.json`,
 		Args: cobra.MaximumNArgs(1),
@@ -257,8 +258,9 @@ func nextCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   `next "CRON" [flags]`,
 		Short: "Show when a cron expression fires",
-		Long: `Show the next fire times of a cron expression: 6 or 7 fields, with seconds, as in Quartz; 5
-fields as in Unix cron; or a descriptor such as @every 10s or @hourly.`,
+		Long: `Show the coming fire times of a cron expression: 6 or 7 fields are Quartz's, with
+seconds; 5 fields are Unix cron; @every 10s, @hourly and the like are
+descriptors.`,
 		Example: `  wasmjob job next "0 */5 * * * ?"
   wasmjob job next "0 0 9 ? * MON-FRI" --zone Asia/Shanghai --count 10
   wasmjob job next "30 2 * * *" --zone Europe/Berlin --from 2026-03-28

@@ -19,11 +19,11 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// metricsSetting, guestSeriesSetting and traceSettings are the settings of metrics and traces.
+// metricsSetting, guestSeriesSetting and traceSettings are what a host shows of its jobs to other programs.
 func metricsSetting() setting {
 	return setting{
 		key: "metricsJobs", arg: "all|none|N", standard: metrics.AllJobs.String(),
-		help: `which jobs have metrics of their own: all, none, or the N jobs that run most often; other jobs are summed as job_name="other"`,
+		help: `which jobs have metrics of their own: all, none, or the N that run most; the rest are summed as job_name="other"`,
 		set: func(c *Config, s string) (err error) {
 			c.MetricsJobs, err = metrics.ParseJobs(s)
 			return err
@@ -45,11 +45,11 @@ func metricsLabelsSetting() setting {
 	}
 }
 
-// guestSeriesSetting limits the metric series of guests.
+// guestSeriesSetting bounds the series of what guests report.
 func guestSeriesSetting() setting {
 	return setting{
 		key: "metricsGuestSeries", arg: "N", standard: strconv.Itoa(metrics.DefaultGuestSeries),
-		help: "the most metric series that the guests of all jobs may report together: a counter or gauge is one series, a histogram 19",
+		help: "most series of metrics that guests report, of all jobs together: a counter and a gauge are one, a histogram is 19",
 		set: func(c *Config, s string) error {
 			n, err := strconv.ParseUint(s, 10, 31)
 			if err != nil || n == 0 {
@@ -72,11 +72,11 @@ func traceSettings(d defaults) []setting {
 	}
 	return []setting{offSetting(endpoint), {
 		key: "traceRatio", arg: "PART", standard: "1", is: schema.Number(),
-		help: "share of the fires whose traces are recorded, from 0 to 1; hosts with the same value record the same fires",
+		help: "part of the fires whose traces are recorded, from 0 to 1; all hosts of a fire decide alike if it is the same for them",
 		set: func(c *Config, s string) error {
 			part, err := strconv.ParseFloat(s, 64)
 			if err != nil || !(part >= 0 && part <= 1) { // also if it is no number
-				return fmt.Errorf("%q is not a share; want a number from 0 to 1, such as 0.1", words.Clip(s))
+				return fmt.Errorf("%q is not a part; want a number from 0 to 1, such as 0.1", words.Clip(s))
 			}
 			c.TraceRatio = part
 			return nil
@@ -85,14 +85,14 @@ func traceSettings(d defaults) []setting {
 	}}
 }
 
-// wireTraces makes the sender of traces, if traces are wanted.
+// wireTraces makes what sends traces, if they are wanted.
 func (s *system) wireTraces(ctx context.Context) error {
 	l := s.loaded
 	settings, err := trace.FromEnvironment(s.program.Getenv)
 	switch {
 	case l.OTLP == "" && err != nil && trace.Wanted(s.program.Getenv):
 		// It may be meant for other programs.
-		s.log.Warn("no traces are sent, because the environment's OpenTelemetry variables could not be understood", zap.Error(err))
+		s.log.Warn("no traces are sent: the environment asks for them in a way that is not understood", zap.Error(err))
 		return nil
 	case l.OTLP == "":
 		return nil
@@ -114,14 +114,15 @@ func (s *system) wireTraces(ctx context.Context) error {
 	}
 	s.onClose("traces", func() error {
 		if err := s.traces.Close(); err != nil {
-			s.log.Warn("the last traces were lost: they could not be sent before the end", zap.Error(err))
+			s.log.Warn("the last traces are lost", zap.Error(err))
 		}
 		return nil
 	})
 	return nil
 }
 
-// traceID, traceparent and called are nil while no traces are sent, so that they then cost nothing.
+// traceID, traceparent and called are nil while no traces are sent, so that they cost
+// nothing then.
 func (s *system) traceID() func(event.Event) string {
 	if s.traces == nil {
 		return nil
@@ -150,10 +151,10 @@ func (s *system) traceMetrics() error {
 	}
 	m, stats := s.metrics, s.traces.Stats
 	return errors.Join(
-		m.CounterFunc("trace_spans_sent_total", "Spans that the collector accepted.", func() float64 { return float64(stats().Sent) }),
-		m.CounterFunc("trace_spans_dropped_total", "Spans that were lost, because the collector rejected them or did not accept them in time.", func() float64 { return float64(stats().Dropped) }),
+		m.CounterFunc("trace_spans_sent_total", "Spans that the collector took.", func() float64 { return float64(stats().Sent) }),
+		m.CounterFunc("trace_spans_dropped_total", "Spans that the collector did not take, or not in time.", func() float64 { return float64(stats().Dropped) }),
 		m.GaugeFunc("trace_spans_queued", "Spans that wait to be sent.", func() float64 { return float64(stats().Queued) }),
-		m.GaugeFunc("trace_failing", "1 while the collector does not accept spans.", func() float64 {
+		m.GaugeFunc("trace_failing", "1 while the collector does not take spans.", func() float64 {
 			if stats().Failing {
 				return 1
 			}

@@ -64,7 +64,7 @@ func TestTracesOfTheEnvironment(t *testing.T) {
 		}
 		return log.String(), nil
 	}
-	const why = `OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" is not supported`
+	const why = `OTEL_EXPORTER_OTLP_PROTOCOL: "grpc" is not spoken here`
 	if log, err := wired(); err != nil || !strings.Contains(log, "no traces are sent") || !strings.Contains(log, "OTEL_EXPORTER_OTLP_PROTOCOL") {
 		t.Errorf("%v\n%s", err, log)
 	}

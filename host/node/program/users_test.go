@@ -57,7 +57,7 @@ func TestUsersFile(t *testing.T) {
 	if r := do("access", "user", "add", "bob", "--no-password", "--certificate", "CN=bob", "--role", "viewer", "--users", filepath.Join(home, "users")); strings.Contains(r.out, "new") {
 		t.Errorf("%+v", r)
 	}
-	do("access", "user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `user "ann" already exists`)
+	do("access", "user", "add", "ann", "--role", "viewer", "--no-password").expect(t, exitFailure, `there is a user "ann" already`)
 	do("access", "user", "add", "deploy", "--role", "author", "--no-password", "--certificate", "CN=deploy,O=Example").expect(t, exitOK, "added deploy")
 	do("access", "user", "list").expect(t, exitOK, "ann", "viewer=* operator=etl-*,report", "password", "author=*", "CN=deploy,O=Example")
 	do("access", "user", "passwd", "an", "--password-file", secret).expect(t, exitFailure, `no user "an"`)
@@ -89,7 +89,7 @@ func TestUsersFile(t *testing.T) {
 	if token := strings.TrimSpace(string(written)); info.Mode().Perm() != 0o600 || !strings.HasPrefix(token, "wjt_") || strings.Contains(r.out+r.err, token) {
 		t.Errorf("mode %v, %q", info.Mode(), written)
 	}
-	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force overwrites it")
+	do("access", "token", "create", "ce", "--role", "viewer", "--out", tokenFile).expect(t, exitFailure, tokenFile+" exists; --force writes over it")
 	if r := do("access", "token", "list"); strings.Contains(r.out, "ce ") {
 		t.Errorf("a token was created that is nowhere:\n%s", r.out)
 	}
@@ -273,7 +273,7 @@ func TestAccessOfAHost(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, want := range []string{`"who":"token operator","from":"127.0.0.1","what":"trigger","job":"cities"`, `"who":"login link (` + command.WhoAsks() + `)","from":"127.0.0.1","what":"sign in"`, `"who":"ann","from":"127.0.0.1","what":"sign in"`, "the name or the password is wrong"} {
+	for _, want := range []string{`"who":"token operator","from":"127.0.0.1","what":"trigger","job":"cities"`, `"who":"login link (` + command.WhoAsks() + `)","from":"127.0.0.1","what":"sign in"`, `"who":"ann","from":"127.0.0.1","what":"sign in"`, "no user of this name with this password"} {
 		if !strings.Contains(string(history), want) {
 			t.Errorf("the history lacks %s:\n%s", want, history)
 		}
@@ -297,7 +297,7 @@ func TestAccessMistakes(t *testing.T) {
 		in("users.yaml") + ":2:3: users.roles: is missing": {"--users", in("users.yaml")},
 		"none.pem cannot be read: it does not exist":       {"--admin-tls-cert", in("none.pem"), "--admin-tls-key", in("key.pem")},
 		"TLS of the admin address":                         {"--admin-tls-cert", in("cert.pem"), "--admin-tls-key", in("cert.pem")},
-		"without TLS":                                      {"--admin", "0.0.0.0:0"},
+		"and there is no TLS":                              {"--admin", "0.0.0.0:0"},
 	} {
 		args := append([]string{"run", "--plugins", home, "--server-ip", "127.0.0.1", "--cache", "off", "--admin", "127.0.0.1:0"}, flags...)
 		runCLI(t, []string{"XDG_RUNTIME_DIR=" + home}, args...).expect(t, exitUsage, want)

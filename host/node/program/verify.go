@@ -19,8 +19,8 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// leastSettle is how long a takeover may take: the default session timeout, and the time for another host to notice and
-// to run the items.
+// leastSettle is how long a takeover takes: the default session timeout, and the
+// time for another host to notice and to run the items.
 const leastSettle = time.Minute
 
 func verifyCommand(p *program) *cobra.Command {
@@ -32,29 +32,29 @@ func verifyCommand(p *program) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify [HISTORY...] [flags]",
 		Short: "Check the histories of all hosts for lost or doubled work",
-		Long: `Read the histories of all hosts of a cluster, or the registry (--zk), or both, and check
-the promises about delivery. A history is a file (of --history FILE.jsonl; the command also
-reads the older files beside it) or a database, by the same URL as on the hosts:
-sqlite:PATH, postgres://… or mysql://…. A database is read only for the time for which it
-keeps successes; records that still wait on the disks of hosts are not in it. The command
-writes nothing to histories or the registry.
+		Long: `Read the histories of all hosts of a cluster, or look at the registry itself (--zk), or
+both, and check what is promised about delivery. A history is a file (written with
+--history FILE.jsonl; the older files beside it are read with it) or a database, by the
+URL that hosts have: sqlite:PATH, postgres://… or mysql://…. Of a database
+the time is read for which it keeps successes; what still waits on the disks of hosts is
+not in it. Nothing is written to it.
 
   1  no item has two live owners
-  2  every item of every due fire ran, or the reason why it did not is recorded
+  2  every item of every due fire ran, or a reason why not is recorded
   3  no completed item runs again in its fire
   4  offsets only move forward under growing fences
-  5  with --period: every job with a cron keeps firing; with --zk: the registry has no
-     leftovers of hosts that are gone
+  5  with --period: every job with a cron goes on firing; with --zk: nothing that
+     belonged to a host that is gone is left behind in the registry
   6  the fences of an item strictly grow
 
-Java hosts write no history: in a job with Java hosts (--java, --zk), an item that no
-wasmjob host owned during the whole fire is taken to have run on them. An item that is in
-none of the given histories may be in a missing one: it is unproven.
+Java hosts write no history: in a job in which they took part (--java, --zk) an item
+that no wasmjob host had all the while counts as theirs. An item that is in none of the
+given histories may be in one that is missing: it is unproven.
 
-The report shows the lines that prove each violation. Truncated lines are ignored. In the
-registry, a leftover counts only if it is still there after --rest; jobs without a host are
-not judged. The exit code is 0 if all promises were kept, 1 if not, and 2 if a file or the
-registry cannot be read.`,
+For each violation the lines that prove it are shown. Lines that are cut short are
+passed over. In the registry, only what is still there after --rest counts, and jobs
+without a host are not judged. Nothing is written to it. The exit code is 0 if all was
+kept, 1 if not, and 2 if a file or the registry cannot be read.`,
 		Example: `  wasmjob job verify 'postgres://wasmjob@db/jobs' --history-credentials-file credentials
   wasmjob job verify host1.jsonl host2.jsonl host3.jsonl
   wasmjob job verify --period 1m --json /var/log/wasmjob/*.jsonl
@@ -65,7 +65,7 @@ registry cannot be read.`,
 				o.Skew = -1 // asked for: not at all
 			}
 			if o.Settle < leastSettle {
-				fmt.Fprintf(p.Err, "wasmjob: warning: --settle %s is shorter than a takeover, which begins when the session of a dead host ends (--session-timeout, by default %s): the report may call a fire lost that another host has yet to run; want at least %s\n",
+				fmt.Fprintf(p.Err, "wasmjob: warning: --settle %s is shorter than a takeover takes, which begins when the session of a dead host ends (--session-timeout, %s unless hosts set another): a fire may be called lost that another host has yet to run; want at least %s\n",
 					words.Duration(o.Settle), defaultSession, words.Duration(leastSettle))
 			}
 			ctx := cmd.Context()
@@ -74,7 +74,7 @@ registry cannot be read.`,
 			if len(args) == 0 || slices.ContainsFunc(where, cmd.Flags().Changed) {
 				r, err = verifyWithRegistry(ctx, p, cmd.Flags(), rest, o, credentialsFile, args)
 				if len(args) == 0 && errors.Is(err, errNoServers) {
-					err = errors.New("the input is missing: name histories, or the registry with --zk")
+					err = errors.New("the histories are missing, or --zk to look at the registry")
 				}
 			} else {
 				r, err = verifyHistories(ctx, p, o, credentialsFile, args)
@@ -95,14 +95,14 @@ registry cannot be read.`,
 	f := cmd.Flags()
 	registryFlags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	how.AddOutput(cmd, "the report")
-	command.DurationVar(f, &o.Period, "period", 0, "expect every job with a cron to fire at least once per `DURATION`")
-	f.StringSliceVar(&o.Java, "java", nil, "the `JOBS` that had Java hosts, separated by commas; --zk adds those that have one now")
-	command.DurationVar(f, &o.Skew, "skew", verify.DefaultSkew, "allow the clocks of servers to differ by this `DURATION`")
-	command.DurationVar(f, &o.Settle, "settle", verify.DefaultSettle, "expect each fire's items to have run or been skipped this `DURATION` after its instant")
-	f.BoolVar(&o.Strict, "strict", false, "count unproven findings and those without effect as violations")
+	command.DurationVar(f, &o.Period, "period", 0, "how often every job with a cron fires at least, `DURATION`")
+	f.StringSliceVar(&o.Java, "java", nil, "the `JOBS` in which Java hosts took part, with commas between; --zk adds those in which one is now")
+	command.DurationVar(f, &o.Skew, "skew", verify.DefaultSkew, "by how much the clocks of servers may differ, `DURATION`")
+	command.DurationVar(f, &o.Settle, "settle", verify.DefaultSettle, "how long after its instant a fire must be accounted for, `DURATION`")
+	f.BoolVar(&o.Strict, "strict", false, "count what is unproven or without effect as violated")
 	f.StringVar(&credentialsFile, "history-credentials-file", "", "`FILE` with user:password for databases, or "+historyCredentialsVariable+" in the environment")
-	f.IntVar(&o.MaxFindings, "max", verify.DefaultMaxFindings, "show at most `N` findings of a kind")
-	command.DurationVar(f, &rest, "rest", 10*time.Second, "call a node of a gone host a leftover after this `DURATION`")
+	f.IntVar(&o.MaxFindings, "max", verify.DefaultMaxFindings, "how many findings of a kind are shown, `N`")
+	command.DurationVar(f, &rest, "rest", 10*time.Second, "how long something must stay in the registry to be called left behind, `DURATION`")
 	addRegistryFlags(registryFlags)
 	registryFlags.VisitAll(func(flag *pflag.Flag) { where = append(where, flag.Name) })
 	f.AddFlagSet(registryFlags)
@@ -155,8 +155,8 @@ func historyAt(p *program, url, credentialsFile string) (*database.Config, error
 	return database.Parse(url, credentials)
 }
 
-// verifyWithRegistry checks the histories, using the registry's knowledge of Java hosts, and adds leftovers in the
-// registry.
+// verifyWithRegistry checks the histories, with what the registry says of Java hosts,
+// and adds what is left behind in the registry.
 func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, rest time.Duration, how verify.Options, credentialsFile string, histories []string) (r *verify.Report, err error) {
 	o, err := openNamespace(ctx, p, flags, false)
 	if err != nil {
@@ -176,7 +176,7 @@ func verifyWithRegistry(ctx context.Context, p *program, flags *pflag.FlagSet, r
 	case err != nil:
 		return nil, err
 	case looked.Jobs == 0 && len(histories) == 0:
-		return nil, fmt.Errorf("namespace %s has no jobs", o.Namespace)
+		return nil, fmt.Errorf("there is no job in namespace %s", o.Namespace)
 	}
 	r.AddRegistry(looked, findings)
 	return r, nil

@@ -70,8 +70,8 @@ func TestVerify(t *testing.T) {
 		})
 	}
 	for name, want := range map[string]string{
-		"sqlite:/x/h.db": "/x/h.db: the database has no readable history", "postgres://u:secret@127.0.0.1:1/jobs": "the database has no readable history", "sqlit:x.db": "found the scheme",
-		file("h.db", "SQLite format 3\x00\x10"): "found found a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl; sqlite:PATH names a database",
+		"sqlite:/x/h.db": "/x/h.db: no history can be read there", "postgres://u:secret@127.0.0.1:1/jobs": "no history can be read there", "sqlit:x.db": "found the scheme",
+		file("h.db", "SQLite format 3\x00\x10"): "found a history in a database, expected a file of JSON lines, as a host writes it with --history FILE.jsonl; sqlite:PATH names a database",
 	} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
@@ -82,7 +82,7 @@ func TestVerify(t *testing.T) {
 	for settle, warned := range map[string]bool{"5s": true, "59s": true, "1m": false} {
 		var errs strings.Builder
 		p := &program{Program: command.Program{Out: io.Discard, Err: &errs}}
-		if code := p.main(t.Context(), []string{"job", "verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover") != warned {
+		if code := p.main(t.Context(), []string{"job", "verify", "--settle", settle, a}); code != exitOK || strings.Contains(errs.String(), "shorter than a takeover takes") != warned {
 			t.Errorf("--settle %s: exit code %d, %s", settle, code, errs.String())
 		}
 	}

@@ -53,8 +53,9 @@ import (
 	"github.com/wasmjob/wasmjob/internal/text/words"
 )
 
-// system is a host with everything around it. wire builds it in the order of dependencies; run joins whatever it starts;
-// close ends it in the opposite order.
+// system is a host with everything around it. wire builds it in the order in
+// which the parts need one another; run joins whatever it starts; close takes
+// it down in the opposite order.
 //
 //	output ─► log ─► runtime ─► catalog ─┐
 //	                 registry ───────────┴─► host ─► events ─► metrics, history, alerts, view
@@ -79,7 +80,7 @@ type system struct {
 	board  *store.Copy
 	// recorder takes records of changes from the registry.
 	recorder *changes.Recorder
-	// signedOut are the sessions of browsers that were signed out at any host.
+	// signedOut are the sessions of browsers that have ended at any host.
 	signedOut *signedout.List
 	reporter  *report.Reporter
 	local     *cluster.Local
@@ -105,14 +106,14 @@ type system struct {
 	alertFile *service.AlertFile // likewise
 	runtime   *plugin.Runtime
 	workers   *process.Workers // nil: this program cannot be started once more
-	// left says that run did not wait for the catalog; see run.
+	// left says that the catalog was not waited for; see run.
 	left bool
 }
 
-// runtimeGrace is how long the last guests may take to end after all other parts.
+// runtimeGrace is how long the last guests have to end when all else has.
 const runtimeGrace = 10 * time.Second
 
-// onClose adds a step to close, before the earlier ones.
+// onClose adds to what close does, first.
 func (s *system) onClose(what string, do func() error) {
 	s.closers = append(s.closers, func() error {
 		if err := do(); err != nil {
@@ -131,7 +132,8 @@ func (s *system) close() error {
 	return errors.Join(problems...)
 }
 
-// wire builds the system. Nothing runs yet except the goroutines that write lines and events, which close joins.
+// wire builds the system. Nothing runs yet but the goroutines that carry lines
+// and events, which close joins.
 func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	s := &system{program: p, loaded: l, started: time.Now(), tail: cluster.NewTail()}
 	for _, part := range []func(context.Context) error{
@@ -144,7 +146,7 @@ func wire(ctx context.Context, p *program, l *loaded) (*system, error) {
 	return s, nil
 }
 
-// wireOutput makes the log and the terminal output.
+// wireOutput makes what people see.
 func (s *system) wireOutput(context.Context) error {
 	p, l := s.program, s.loaded
 	out := terminal.NewOutput()
@@ -169,7 +171,8 @@ func (s *system) wireOutput(context.Context) error {
 	return nil
 }
 
-// wireEvents makes the receivers of events. They ask for the host's status only after the host was made.
+// wireEvents makes where events go. The host is asked for its status only after
+// it was made.
 func (s *system) wireEvents(ctx context.Context) error {
 	s.metrics = metrics.New(metrics.Options{Version: versionText(), Status: func() engine.Status { return s.host.Status() }, Jobs: s.loaded.MetricsJobs, Labels: s.loaded.MetricsLabels, GuestSeries: s.loaded.GuestSeries, TraceID: s.traceID()})
 	if err := s.traceMetrics(); err != nil {
@@ -179,7 +182,7 @@ func (s *system) wireEvents(ctx context.Context) error {
 	return s.wireHistory(ctx)
 }
 
-// wireRuntime makes the runtime for modules.
+// wireRuntime makes what runs modules.
 func (s *system) wireRuntime(ctx context.Context) error {
 	p, l := s.program, s.loaded
 	memory, err := sizeOrPart(l.MemoryBudget, machineMemory)
@@ -209,14 +212,14 @@ func (s *system) wireRuntime(ctx context.Context) error {
 		return err
 	}
 	if s.workers = newWorkers(p, s.runtime, l.MaxConcurrency, terminal.Slog(s.log)); s.workers == nil {
-		return errors.New("worker processes: the file of this program was not found, so no worker process can be started")
+		return errors.New("worker processes: the file of this program cannot be found, so it cannot be started once more")
 	}
 	s.onClose("worker processes", func() error { s.workers.Close(); return nil })
 	return workerMetrics(s.metrics, s.workers.Stats)
 }
 
-// wireCatalog makes the catalog, which reads the plugins directory. The view shows added, changed and removed jobs, so
-// that of the catalog's own lines only problems are logged.
+// wireCatalog makes what reads the plugins directory. The view shows what jobs
+// come, change and go; of the catalog's own lines that leaves what is wrong.
 func (s *system) wireCatalog(context.Context) (err error) {
 	l := s.loaded
 	log := s.log
@@ -255,7 +258,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	s.life = life.New(o)
 	s.onClose("proof of life", s.life.Close)
 	if greatest, file := s.life.Kept(); greatest > 0 {
-		s.numbers.Hear(greatest, "an earlier process of this host had it, according to "+file)
+		s.numbers.Hear(greatest, "an earlier process of this host had it, says "+file)
 	}
 	s.registry.Fence = s.life.Fence
 	if err := s.life.Metrics(s.metrics); err != nil || !shared {
@@ -264,7 +267,7 @@ func (s *system) wireRegistry(context.Context) (err error) {
 	return s.metrics.Sessions(s.sessionMetrics)
 }
 
-// sessionMetrics returns the session's state for the metrics.
+// sessionMetrics is what the metrics show of the registry's session.
 func (s *system) sessionMetrics() *metrics.Session {
 	about := s.registry.About()
 	if about == nil {
@@ -273,7 +276,7 @@ func (s *system) sessionMetrics() *metrics.Session {
 	return &metrics.Session{Connected: about.Server != "", Trust: about.Trust, Answered: about.Answered, Reconnects: about.Reconnects}
 }
 
-// wireAddress chooses the address that identifies this server.
+// wireAddress chooses the address that names this server.
 func (s *system) wireAddress(ctx context.Context) error {
 	l := s.loaded
 	ip, doubt, err := address.Choose(ctx, address.Wanted{Address: l.ServerIP, Iface: l.ServerInterface, Servers: l.backend().Servers()})
@@ -281,14 +284,14 @@ func (s *system) wireAddress(ctx context.Context) error {
 		return command.Usage(err)
 	}
 	if doubt != "" {
-		s.log.Warn("this server's address was chosen from its network interfaces; set --server-ip if it is wrong",
+		s.log.Warn("this server's address is chosen by its interfaces; choose it with --server-ip if that is wrong",
 			zap.String("serverIp", ip), zap.String("because", doubt))
 	}
 	s.serverIP = ip
 	return nil
 }
 
-// observe passes an event to all receivers; none of them blocks.
+// observe gives an event to all that take events; none of them blocks.
 func (s *system) observe(e event.Event) {
 	s.metrics.Observe(e)
 	if s.traces != nil {
@@ -319,10 +322,11 @@ func (s *system) observe(e event.Event) {
 	s.view.Add(e)
 }
 
-// fencesWait is how long a host waits at its start for the fences in its history.
+// fencesWait is how long a host waits at its start for what its history knows of fences.
 const fencesWait = 5 * time.Second
 
-// readFences finds the greatest fence among the newest runs of a history that survives its hosts.
+// readFences looks for the greatest fence among the newest runs that a history has which
+// outlives its hosts.
 func (s *system) readFences(ctx context.Context) {
 	if s.loaded.History == "" {
 		return
@@ -331,7 +335,7 @@ func (s *system) readFences(ctx context.Context) {
 	defer cancel()
 	runs, err := s.history.Runs(ctx, history.Filter{Limit: history.MaxLimit})
 	if err != nil {
-		s.log.Warn("the fences that were issued before could not be read from the history", zap.Error(err))
+		s.log.Warn("the history does not say which fences were given out before", zap.Error(err))
 		return
 	}
 	for _, r := range runs.Records {
@@ -395,7 +399,7 @@ func (s *system) wireHost(ctx context.Context) (err error) {
 	return err
 }
 
-// keepUnused returns how many bytes jobs without a definition may take in the registry; 0 sets no bound.
+// keepUnused is how many bytes jobs without a definition may take in the registry; 0 is no bound.
 func keepUnused(shared bool) int64 {
 	if shared { // it is not in this host's memory
 		return 0
@@ -403,14 +407,14 @@ func keepUnused(shared bool) int64 {
 	return 256 << 20
 }
 
-// addChange stores the record of a change that was not made through a host.
+// addChange takes the record of a change that no host was asked for.
 func (s *system) addChange(c history.Change) {
-	s.log.Info("recorded a change that was made directly in the registry", zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who), zap.String("reason", c.Why))
+	s.log.Info("a change in the registry was recorded", zap.String("operation", c.What), zap.String("job", c.Job), zap.String("by", c.Who), zap.String("reason", c.Why))
 	s.local.Note(c)
 	s.history.AddChange(c)
 }
 
-// wireDump makes the server for ElasticJob's dump requests.
+// wireDump makes what answers ElasticJob's dump request.
 func (s *system) wireDump(context.Context) (err error) {
 	l := s.loaded
 	if l.DumpAddress == "" {
@@ -424,30 +428,30 @@ func (s *system) wireDump(context.Context) (err error) {
 	return nil
 }
 
-// memoryMetrics adds metrics of how guests and compiled code use the memory budget.
+// memoryMetrics shows what guests and compiled code take of the memory budget.
 func memoryMetrics(m *metrics.Metrics, memory func() plugin.Memory) error {
 	return errors.Join(
-		m.GaugeFunc("memory_budget_bytes", "The most memory of guests and compiled modules together; 0 means no limit.",
+		m.GaugeFunc("memory_budget_bytes", "What guests and compiled modules may take together; 0 is no limit.",
 			func() float64 { return float64(memory().Budget) }),
-		m.GaugeFunc("memory_guests_bytes", "Memory of guests, which counts to the memory budget: memories, tables and stacks.",
+		m.GaugeFunc("memory_guests_bytes", "What guests have of the memory budget: memories, tables and stacks.",
 			func() float64 { return float64(memory().Guests) }),
-		m.GaugeFunc("memory_code_bytes", "Approximate memory of the loaded compiled modules, which counts to the memory budget.",
+		m.GaugeFunc("memory_code_bytes", "What the compiled modules in memory take of the memory budget, about.",
 			func() float64 { return float64(memory().Code) }),
-		m.CounterFunc("module_waits_total", "Fires that waited for a module to be loaded into memory again.",
+		m.CounterFunc("module_waits_total", "Times that a fire waited for a module that had left memory.",
 			func() float64 { return float64(memory().Late) }),
-		m.GaugeFunc("memory_workers_waiting", "Workers that wait for memory for their guest.",
+		m.GaugeFunc("memory_workers_waiting", "Workers that wait until there is memory for their guest.",
 			func() float64 { return float64(memory().Waiting) }),
-		m.CounterFunc("memory_refused_total", "Refused requests of guests for memory, because the budget or the job's share of it was used up.",
+		m.CounterFunc("memory_refused_total", "Times that a guest got no more memory because the budget, or its job's share, was used up.",
 			func() float64 { return float64(memory().Refused) }),
 	)
 }
 
-// workerMetrics adds metrics of the worker processes.
+// workerMetrics shows the processes in which guests run.
 func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 	return errors.Join(
-		m.GaugeFunc("worker_processes", "Running worker processes, which run guests outside the host's process.",
+		m.GaugeFunc("worker_processes", "Worker processes, which run guests outside of the host's process.",
 			func() float64 { return float64(stats().Running) }),
-		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also those that only try a module.",
+		m.CounterFunc("worker_processes_started_total", "Worker processes that were started, also to try a module.",
 			func() float64 { return float64(stats().Started) }),
 		m.CounterFunc("worker_processes_killed_total", "Worker processes that were killed because of what their guests did.",
 			func() float64 { return float64(stats().Killed) }),
@@ -457,10 +461,10 @@ func workerMetrics(m *metrics.Metrics, stats func() process.Stats) error {
 	)
 }
 
-// stuck ends the process, because a guest continues that nothing can stop, and the registry is about to give its items to
-// other hosts.
+// stuck ends the process: a guest runs on that nothing can stop, and the
+// registry is about to give its items to other hosts.
 func (s *system) stuck(jobs []string) {
-	s.log.Error("a guest of a lost session cannot be stopped; the process ends, so that it is gone before another host runs the guest's items", zap.Strings("jobs", jobs))
+	s.log.Error("a guest of a lost session cannot be stopped: the process ends before another host may run its items", zap.Strings("jobs", jobs))
 	said := make(chan struct{})
 	go func() { // not joined: nothing is, from here on
 		defer close(said)
@@ -474,7 +478,7 @@ func (s *system) stuck(jobs []string) {
 	os.Exit(exitStuck)
 }
 
-// wireCluster makes the view of the whole cluster, and lets other hosts ask this one.
+// wireCluster makes what shows the whole cluster, and lets other hosts ask this one.
 func (s *system) wireCluster(context.Context) error {
 	l := s.loaded
 	s.reporter = &report.Reporter{Host: s.host, About: s.about(), Pending: s.pending, Session: s.registry.About, Waiting: s.registry.WaitsFor,
@@ -523,14 +527,14 @@ func (s *system) wireCluster(context.Context) error {
 	return nil
 }
 
-// about returns what the process reports about itself.
+// about is what the process says of itself.
 func (s *system) about() report.About {
 	l := s.loaded
 	return report.About{Version: versionText(), TimeZone: zoneText(s.program.Environ, time.Now()), PID: os.Getpid(), Plugins: absolute(l.Plugins), Registry: s.registry.Backend.String(), History: s.historyText(),
 		Grants: absolute(l.Grants), Alerts: absolute(l.Alerts), Users: absolute(l.Access.Users), GuestLog: absolute(l.GuestLog)}
 }
 
-// absolute returns an absolute name of a file, if possible; empty for an empty name.
+// absolute is a file's name that is good in any directory, if that can be known; empty for none.
 func absolute(file string) string {
 	if abs, err := filepath.Abs(file); file != "" && err == nil {
 		return abs
@@ -538,7 +542,7 @@ func absolute(file string) string {
 	return file
 }
 
-// published returns what the other hosts learn about this one.
+// published is what the other hosts know of this one.
 func (s *system) published() tree.ClusterDetail {
 	d := tree.ClusterDetail{ServerIP: s.serverIP, Version: versionText(), Started: s.started}
 	if s.admin != nil {
@@ -578,7 +582,7 @@ func (s *system) wireAdmin(context.Context) error {
 	}
 	s.onClose("admin address", s.admin.Close)
 	if !l.Admin.Local() && s.gate.TLS() == nil {
-		s.log.Warn("other machines can reach the admin address, and the host does not serve TLS there", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
+		s.log.Warn("the admin address can be reached from other machines, without TLS", zap.Stringer("address", s.admin.Address()), zap.Bool("behindProxy", len(l.Access.Proxies) > 0))
 	}
 	cluster := ""
 	if s.registry.Backend.Shared() {
@@ -587,7 +591,7 @@ func (s *system) wireAdmin(context.Context) error {
 	note := client.Note{Address: s.admin.Address().String(), Token: token, PID: os.Getpid(), Plugins: s.about().Plugins, Started: s.started, Certificate: absolute(l.Access.TLS.Cert), Cluster: cluster}
 	file, remove, err := note.Leave(client.NoteDirs(s.program.Getenv))
 	if err != nil {
-		s.log.Warn("commands cannot find this host by themselves and need --admin and --token-file", zap.Error(err))
+		s.log.Warn("clients will not find this host by themselves: they need --admin and --token-file", zap.Error(err))
 	} else {
 		s.onClose("note for clients", remove)
 	}
@@ -595,7 +599,7 @@ func (s *system) wireAdmin(context.Context) error {
 	return nil
 }
 
-// read reads from the host's present session.
+// read reads from the session that the host has.
 func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registry.Node, error) {
 	c := s.registry.Session()
 	if c == nil {
@@ -604,7 +608,7 @@ func (s *system) read(ctx context.Context, queries ...registry.Query) ([]registr
 	return c.Read(ctx, queries...)
 }
 
-// pending returns the catalog's progress, for the admin address.
+// pending is the catalog's progress, for the admin address.
 func (s *system) pending() report.Pending {
 	progress := s.catalog.Progress()
 	p := report.Pending{Starting: !progress.Settled}
@@ -614,29 +618,32 @@ func (s *system) pending() report.Pending {
 	return p
 }
 
-// warnings returns warnings about the settings, for the admin address.
+// warnings are about the settings, for the admin address.
 func (s *system) warnings() []string {
 	var list []string
 	for _, job := range s.catalog.Progress().UnusedMounts {
-		list = append(list, fmt.Sprintf("a directory is mounted for job %q, which does not exist", job))
+		list = append(list, fmt.Sprintf("a directory is mounted for job %q, and there is no such job", job))
 	}
 	if s.gate != nil {
 		if p := s.gate.Users.Problem(); p != "" {
-			list = append(list, "the users file is invalid, and the previous one stays in force: "+words.OneLine(p))
+			list = append(list, "the users file is not taken, and the one before stays in force: "+words.OneLine(p))
 		}
 	}
 	return words.Strings(list, 0)
 }
 
-// compileGrace is how long a module that is being compiled may still take after all other parts have ended.
+// compileGrace is how long a module that is being compiled may still take when
+// all else has ended.
 const compileGrace = 500 * time.Millisecond
 
-// run runs all parts until stop is done and the host has drained, or kill is done, or one of them fails, which ends the
-// others. The admin address answers until the host has ended. The catalog, whose modules the host uses, also runs longer
-// than the host.
+// run runs all parts until stop is done and the host has drained, or kill is
+// done, or one of them fails, which ends the others. The admin address answers
+// until the host has ended, and the catalog, whose modules the host uses,
+// outlives it too.
 //
-// Compiling a module in this process cannot be interrupted. If only that is left, run leaves it to the end of the
-// process: its result is not used, and files of the cache get their names only when they are complete.
+// Where a module is compiled in this process, that cannot be interrupted. If it
+// is all that is left, it is left to the end of the process: nothing uses what
+// comes of it, and files of the cache take their names when they are whole.
 func (s *system) run(stop, kill context.Context) error {
 	stop, drain := context.WithCancel(stop)
 	defer drain()

@@ -49,7 +49,7 @@ func TestStatusOfAHistoryThatCannotBeWritten(t *testing.T) {
 	if err := w.Close(); err != nil { // writes what is queued
 		t.Fatal(err)
 	}
-	if got := text(); !strings.Contains(got, "could not be written for ") || !strings.Contains(got, "1 event lost: open "+w.State().Where+": no such file") {
+	if got := text(); !strings.Contains(got, "cannot be written for ") || !strings.Contains(got, "1 event lost: open "+w.State().Where+": no such file") {
 		t.Errorf("the directory is gone:\n%s", got)
 	}
 	lost := show.Status(terminal.Style{}, &report.Report{About: report.About{History: "h"}, History: &report.History{File: "h", Dropped: 3}}, false)

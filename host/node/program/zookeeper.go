@@ -33,7 +33,7 @@ type registryKind struct {
 	backend func(*Config) session.Backend
 }
 
-// registryKinds are all kinds of registries, the default first.
+// registryKinds are all that there are, the standard first.
 func registryKinds() []registryKind {
 	return []registryKind{
 		{registryEmbedded, func(c *Config) session.Backend { return session.Embedded{Dir: c.Data} }},
@@ -48,7 +48,8 @@ func (c *Config) backend() session.Backend {
 	return kinds[max(i, 0)].backend(c) // a name that is none is a problem of the configuration already
 }
 
-// parseRegistry checks the value of --registry: a kind, or an address, whose ports it completes.
+// parseRegistry checks what names a registry: its kind, or an address, whose
+// ports it completes.
 func parseRegistry(s string) (string, error) {
 	var kinds []string
 	for _, k := range registryKinds() {
@@ -57,7 +58,7 @@ func parseRegistry(s string) (string, error) {
 	servers, isAddress := strings.CutPrefix(s, zooKeeperScheme)
 	switch {
 	case strings.Contains(s, "@"): // it is not shown: a password is in it
-		return "", errors.New("the address has credentials; want zookeeper://HOST:PORT,HOST:PORT/PATH, and give the credentials with --zk-credentials-file")
+		return "", errors.New("there are credentials in the address; want zookeeper://HOST:PORT,HOST:PORT/PATH, and --zk-credentials-file for them")
 	case !isAddress && !slices.Contains(kinds, s):
 		return "", fmt.Errorf("%q is not a registry; want %s or zookeeper://HOST:PORT,HOST:PORT/PATH%s", words.Clip(s), strings.Join(kinds, ", "), words.Suggest(s, kinds))
 	case !isAddress:
@@ -77,7 +78,7 @@ func zooKeeperSettings() []setting {
 	return []setting{
 		{
 			key: "zk", arg: "SERVERS", standard: "",
-			help: "ZooKeeper's servers, HOST:PORT joined by commas, with a path after the last as the root of all nodes",
+			help: "ZooKeeper's servers, HOST:PORT joined by commas, with a path after the last if all is to be below one",
 			set: func(c *Config, s string) (err error) {
 				if s != "" {
 					s, err = ensemble.ParseConnect(s)
@@ -89,7 +90,7 @@ func zooKeeperSettings() []setting {
 		},
 		{
 			key: "sessionTimeout", arg: "DURATION", standard: defaultSession, is: schema.Duration(),
-			help: "how long ZooKeeper keeps the session of a host that sends no heartbeats; after that other hosts take over its items (failover)",
+			help: "how long ZooKeeper keeps the session of a host that sends no heartbeat: then others take over its items (failover)",
 			set: func(c *Config, s string) error {
 				err := setDuration(&c.ZooKeeper.SessionTimeout, s, leastSession)
 				if err == nil && c.ZooKeeper.SessionTimeout > mostSession {
@@ -99,17 +100,17 @@ func zooKeeperSettings() []setting {
 			},
 			show: func(c *Config) string { return words.Duration(c.ZooKeeper.SessionTimeout) },
 		},
-		durationSetting("wait", "0s", 0, "how long to wait for ZooKeeper at the start before giving up; 0 waits for ever", func(c *Config) *time.Duration { return &c.Wait }),
-		boolSetting("zkTls", "connect to ZooKeeper by TLS; the other --zk-tls settings imply it", func(c *Config) *bool { return &c.ZooKeeper.TLS }),
-		textSetting("zkTlsCa", "FILE", "", "authorities, PEM, that must have signed ZooKeeper's certificates (default: the system's)", func(c *Config) *string { return &c.ZooKeeper.CAFile }),
-		textSetting("zkTlsCert", "FILE", "", "certificate of this client, PEM, for ZooKeeper", func(c *Config) *string { return &c.ZooKeeper.CertFile }),
+		durationSetting("wait", "0s", 0, "how long to wait for ZooKeeper at the start before giving up; 0 is for ever", func(c *Config) *time.Duration { return &c.Wait }),
+		boolSetting("zkTls", "speak TLS to ZooKeeper; the other --zk-tls settings imply it", func(c *Config) *bool { return &c.ZooKeeper.TLS }),
+		textSetting("zkTlsCa", "FILE", "", "certificates, PEM, that ZooKeeper's are checked against (default: the system's)", func(c *Config) *string { return &c.ZooKeeper.CAFile }),
+		textSetting("zkTlsCert", "FILE", "", "certificate, PEM, by which ZooKeeper knows this client", func(c *Config) *string { return &c.ZooKeeper.CertFile }),
 		textSetting("zkTlsKey", "FILE", "", "key, PEM, of that certificate", func(c *Config) *string { return &c.ZooKeeper.KeyFile }),
-		textSetting("zkTlsServerName", "NAME", "", "name that the servers' certificates must have (default: the host name of the server)", func(c *Config) *string { return &c.ZooKeeper.ServerName }),
-		textSetting("zkCredentialsFile", "FILE", "", "file with user:password for ZooKeeper's digest authentication, or "+ensemble.CredentialsVariable+" in the environment; only that user can then access the nodes that hosts create", func(c *Config) *string { return &c.ZooKeeper.CredentialsFile }),
+		textSetting("zkTlsServerName", "NAME", "", "name in the servers' certificates (default: the one that is dialled)", func(c *Config) *string { return &c.ZooKeeper.ServerName }),
+		textSetting("zkCredentialsFile", "FILE", "", "file with user:password for ZooKeeper's digest authentication, or "+ensemble.CredentialsVariable+" in the environment; all nodes are made for that user only", func(c *Config) *string { return &c.ZooKeeper.CredentialsFile }),
 	}
 }
 
-// registryChoice checks the settings of the registry together.
+// registryChoice fits together what was said about the registry.
 func (l *loader) registryChoice(c *Config, secret string) {
 	l.chooseRegistry(c)
 	if c.Registry != registryZooKeeper {
@@ -120,7 +121,7 @@ func (l *loader) registryChoice(c *Config, secret string) {
 		l.bad("registry", "zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT")
 	}
 	if c.Data != "" {
-		l.warnings = append(l.warnings, "data ("+l.origins["data"]+") has no effect, because ZooKeeper is the registry")
+		l.warnings = append(l.warnings, "data ("+l.origins["data"]+") has no meaning with ZooKeeper, which keeps everything itself")
 	}
 	l.chooseTLS(&c.ZooKeeper)
 	l.chooseCredentials(&c.ZooKeeper, secret)
@@ -132,13 +133,14 @@ func (l *loader) bad(key, format string, args ...any) {
 	l.problem(l.origins[key], key, fmt.Errorf(format, args...))
 }
 
-// chooseRegistry takes the servers from the registry's address; given servers imply ZooKeeper.
+// chooseRegistry takes servers out of the registry's address, and lets servers
+// mean ZooKeeper.
 func (l *loader) chooseRegistry(c *Config) {
 	z := &c.ZooKeeper
 	if connect, ok := strings.CutPrefix(c.Registry, zooKeeperScheme); ok {
 		c.Registry = registryZooKeeper
 		if z.Connect != "" && z.Connect != connect {
-			l.bad("registry", "the servers are %s here but %s in zk (%s); give one of the two", connect, z.Connect, l.origins["zk"])
+			l.bad("registry", "the servers are %s here and %s in zk (%s); leave one of the two out", connect, z.Connect, l.origins["zk"])
 		} else if z.Connect == "" {
 			z.Connect, l.origins["zk"] = connect, l.origins["registry"]+", which names them"
 		}
@@ -148,27 +150,27 @@ func (l *loader) chooseRegistry(c *Config) {
 	}
 }
 
-// withoutZooKeeper refuses settings that apply only to ZooKeeper.
+// withoutZooKeeper refuses what has a meaning for ZooKeeper only.
 func (l *loader) withoutZooKeeper(c *Config) {
 	if c.ZooKeeper.Connect != "" && l.given("zk") {
-		l.bad("zk", "ZooKeeper's servers are given, but the registry is %s (%s); give one of the two", c.Registry, l.origins["registry"])
+		l.bad("zk", "ZooKeeper's servers are named, but the registry is %s (%s); leave one of the two out", c.Registry, l.origins["registry"])
 		return
 	}
 	for _, s := range zooKeeperSettings() {
 		if s.key != "zk" && l.given(s.key) && s.show(c) != s.standard {
-			l.bad(s.key, "applies only to ZooKeeper; name its servers with --zk")
+			l.bad(s.key, "has a meaning for ZooKeeper only; name its servers with --zk")
 		}
 	}
 }
 
-// chooseTLS turns TLS on if its files are given, and reads them.
+// chooseTLS lets the files of TLS imply it, and reads them.
 func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 	for _, key := range []string{"zkTlsCa", "zkTlsCert", "zkTlsKey", "zkTlsServerName"} {
 		if !l.given(key) || z.TLS {
 			continue
 		}
 		if l.given("zkTls") {
-			l.bad(key, "is given, but TLS is off (%s)", l.origins["zkTls"])
+			l.bad(key, "is given, but TLS is switched off (%s)", l.origins["zkTls"])
 		}
 		z.TLS, l.origins["zkTls"] = true, l.origins[key]+", which implies it"
 	}
@@ -185,13 +187,13 @@ func (l *loader) chooseTLS(z *ensemble.Ensemble) {
 	}
 }
 
-// chooseCredentials takes the credentials from the file, or from the environment.
+// chooseCredentials takes them from the file, or from the environment.
 func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	from := ensemble.CredentialsVariable
 	z.Credentials = secret
 	if z.CredentialsFile != "" {
 		if secret != "" {
-			l.bad("zkCredentialsFile", "credentials were given in %s, too; give them once", ensemble.CredentialsVariable)
+			l.bad("zkCredentialsFile", "credentials are in %s, too; give them once", ensemble.CredentialsVariable)
 			return
 		}
 		read, warning, err := ensemble.ReadCredentials(z.CredentialsFile, "ZooKeeper's")
@@ -211,8 +213,8 @@ func (l *loader) chooseCredentials(z *ensemble.Ensemble, secret string) {
 	}
 }
 
-// noCredentials is a warning for programs that write to ZooKeeper; a program that only reads adds no risk.
-const noCredentials = "hosts use ZooKeeper without credentials: everyone who can connect to it can change the jobs and their settings; give credentials with --zk-credentials-file"
+// noCredentials is a warning for who writes to ZooKeeper; who only reads makes nothing worse.
+const noCredentials = "there are no credentials for ZooKeeper: everyone who reaches it can change the jobs, and what they run with; give them with --zk-credentials-file"
 
-// errNoServers: a command that uses the registry directly was not given a shared registry.
-var errNoServers = errors.New("the registry's servers are missing; want --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT (or WASMJOB_REGISTRY, WASMJOB_ZK)")
+// errNoServers: a command that talks to the registry itself was not given one that is shared.
+var errNoServers = errors.New("the registry's servers are not named; want --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT (or WASMJOB_REGISTRY, WASMJOB_ZK)")

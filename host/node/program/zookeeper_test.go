@@ -34,7 +34,7 @@ func TestZooKeeperSettings(t *testing.T) {
 	if !strings.HasSuffix(l.origins["registry"], "w.yaml:1, which implies it") || l.origins["zkTls"] != "--zk-tls-server-name, which implies it" {
 		t.Errorf("origins %q", l.origins)
 	}
-	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "has no effect, because ZooKeeper is the registry") {
+	if len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "has no meaning with ZooKeeper") {
 		t.Errorf("warnings %q", l.warnings)
 	}
 	var text strings.Builder
@@ -55,19 +55,19 @@ func TestZooKeeperMistakes(t *testing.T) {
 		want string
 	}{
 		{"", nil, []string{"--registry", "zookeeper"}, "--registry: zookeeper needs its servers: --registry zookeeper://HOST:PORT,HOST:PORT or --zk HOST:PORT,HOST:PORT"},
-		{"", []string{"WASMJOB_REGISTRY=embedded"}, []string{"--zk", "a"}, "--zk: ZooKeeper's servers are given, but the registry is embedded (WASMJOB_REGISTRY); give one of the two"},
-		{"sessionTimeout: 5s\n", nil, nil, "FILE:1: sessionTimeout: applies only to ZooKeeper; name its servers with --zk"},
-		{"", nil, []string{"--zk-tls"}, "--zk-tls: applies only to ZooKeeper; name its servers with --zk"},
+		{"", []string{"WASMJOB_REGISTRY=embedded"}, []string{"--zk", "a"}, "--zk: ZooKeeper's servers are named, but the registry is embedded (WASMJOB_REGISTRY); leave one of the two out"},
+		{"sessionTimeout: 5s\n", nil, nil, "FILE:1: sessionTimeout: has a meaning for ZooKeeper only; name its servers with --zk"},
+		{"", nil, []string{"--zk-tls"}, "--zk-tls: has a meaning for ZooKeeper only; name its servers with --zk"},
 		{"", nil, []string{"--zk", "a:x"}, `--zk: "a:x" is not a server; want HOST:PORT,`},
 		{"", nil, []string{"--zk", "a", "--session-timeout", "10ms"}, "--session-timeout: 10ms is too short; want at least 1s"},
 		{"", nil, []string{"--zk", "a", "--session-timeout", "2h"}, "--session-timeout: 2h is too long; want at most 1h"},
-		{"", nil, []string{"--zk", "a", "--zk-tls=false", "--zk-tls-ca", "x"}, "--zk-tls-ca: is given, but TLS is off (--zk-tls)"},
+		{"", nil, []string{"--zk", "a", "--zk-tls=false", "--zk-tls-ca", "x"}, "--zk-tls-ca: is given, but TLS is switched off (--zk-tls)"},
 		{"", nil, []string{"--zk", "a", "--zk-tls=maybe"}, `--zk-tls: "maybe" is neither true nor false`},
 		{"", nil, []string{"--zk", "a", "--zk-tls-cert", "x"}, "--zk-tls-cert: a certificate and its key go together"},
 		{"", nil, []string{"--zk", "a", "--zk-tls-ca", "P/none"}, "--zk-tls-ca: open P/none"},
 		{"", nil, []string{"--zk", "a", "--zk-credentials-file", "P/none"}, "--zk-credentials-file: stat P/none"},
-		{"", []string{"WASMJOB_ZK_CREDENTIALS=secret"}, []string{"--zk", "a"}, "WASMJOB_ZK_CREDENTIALS: found no credentials; want user:password"},
-		{"", []string{"WASMJOB_ZK_CREDENTIALS=u:p"}, []string{"--zk", "a", "--zk-credentials-file", "x"}, "--zk-credentials-file: credentials were given in WASMJOB_ZK_CREDENTIALS, too; give them once"},
+		{"", []string{"WASMJOB_ZK_CREDENTIALS=secret"}, []string{"--zk", "a"}, "WASMJOB_ZK_CREDENTIALS: these are not credentials; want user:password"},
+		{"", []string{"WASMJOB_ZK_CREDENTIALS=u:p"}, []string{"--zk", "a", "--zk-credentials-file", "x"}, "--zk-credentials-file: credentials are in WASMJOB_ZK_CREDENTIALS, too; give them once"},
 		{"", nil, []string{"--dump-port", "host:1"}, `--dump-port: "host:1" is not a port`},
 		{"", nil, []string{"--server-ip", "10.0.0.0/33"}, `--server-ip: "10.0.0.0/33" is neither an IPv4 address nor a network`},
 		{"zkCredentials: u:p\n", nil, nil, `FILE:1: unknown key "zkCredentials"`},
@@ -97,10 +97,10 @@ func TestCredentialsFile(t *testing.T) {
 		t.Errorf("%+v, %v", l, err)
 	}
 	if l, err := read("  user:word  \nrest\n", 0o644); err != nil || l.ZooKeeper.Credentials != "user:word" ||
-		len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "holds ZooKeeper's password (mode 0644): chmod 600") {
+		len(l.warnings) != 1 || !strings.Contains(l.warnings[0], "can be read by others (mode 0644): chmod 600") {
 		t.Errorf("%+v, %v", l, err)
 	}
-	for text, want := range map[string]string{"\n": "is empty; want user:password", "secret\n": name + ": found no credentials", strings.Repeat("x", 5000): "is not a regular file of at most 4 KiB"} {
+	for text, want := range map[string]string{"\n": "is empty; want user:password", "secret\n": name + ": these are not credentials", strings.Repeat("x", 5000): "is not a small file"} {
 		if _, err := read(text, 0o600); err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%.10q: %v", text, err)
 		}

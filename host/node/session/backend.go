@@ -66,7 +66,7 @@ type Embedded struct{ Dir string }
 // String implements [Backend].
 func (b Embedded) String() string {
 	if b.Dir == "" {
-		return "embedded, in memory (--data DIR keeps it on disk)"
+		return "embedded, in memory (--data DIR keeps it)"
 	}
 	return "embedded, in " + b.Dir
 }

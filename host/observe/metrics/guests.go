@@ -12,8 +12,8 @@ import (
 	"github.com/wasmjob/wasmjob/host/event"
 )
 
-// DefaultGuestSeries is the default of [Options.GuestSeries]. A scrape of this many series has about 75 MiB if their
-// names are as long as allowed.
+// DefaultGuestSeries is [Options.GuestSeries] if that is 0. A scrape of so many has about
+// 75 MiB if names are as long as they may be.
 const DefaultGuestSeries = 200_000
 
 // guestBuckets is how many buckets a guest's histogram has, histogramSeries how many series.
@@ -22,12 +22,14 @@ const (
 	histogramSeries = guestBuckets + 3 // +Inf, the sum, the count
 )
 
-// guestMetrics are the metrics that guests report: one family per kind, with the name as a label, so that no name can
-// clash with the host's or with another job's of another kind. Items have no label, because a job may have very many: a
-// gauge has the newest value of any item.
+// guestMetrics are what guests report: one family per kind, with the name as a
+// label, so that no name can clash with the host's or with another job's of
+// another kind. Items have no label, since a job may have very many: of a
+// gauge the last value counts, whichever item set it.
 //
-// All jobs together have at most limit series. When these are used up, a job gets another name only in place of a name of
-// the job with most series, if that job keeps more than this one has. So a later job gets approximately an equal share.
+// All jobs together have at most limit series. When these are used up, a job gets another
+// name only in place of one of the job that has the most, if that keeps more than the job
+// has: whoever comes late gets about an equal part.
 type guestMetrics struct {
 	counters   *prometheus.CounterVec
 	gauges     *prometheus.GaugeVec
@@ -60,7 +62,7 @@ type guestSeries struct {
 	number    uint64 // the later it was made the greater
 }
 
-// size returns how many series a name of a kind has.
+// size is how many series a name of a kind has.
 func size(kind int) int {
 	if kind == abi.MetricHistogram {
 		return histogramSeries
@@ -73,15 +75,15 @@ func (g *guestMetrics) init(m *Metrics, limit int) {
 	g.jobs, g.bySize = make(map[string]*guestJob), make(map[int]map[string]struct{})
 	labels := []Label{jobName(), {Name: "name"}}
 	g.counters = m.counters("guest_counts_total", "Counters that guests report.", labels...)
-	const gauges, histograms = "Gauges that guests report: the newest value of any item.", "Histograms that guests report."
+	const gauges, histograms = "Gauges that guests report; the last value of any item.", "Histograms that guests report."
 	g.gauges = prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: m.note(Gauge, "guest_values", gauges, labels), Help: gauges}, names(labels))
 	g.histograms = prometheus.NewHistogramVec(prometheus.HistogramOpts{
 		Name: m.note(Histogram, "guest_observations", histograms, labels), Help: histograms,
 		Buckets: prometheus.ExponentialBuckets(1, 4, guestBuckets), // the unit is the guest's: 1 to 10^9
 	}, names(labels))
 	m.registry.MustRegister(unlocked{g.gauges}, unlocked{g.histograms})
-	g.dropped = m.counter("guest_values_dropped_total", "Values of guests that are in no metric, because all jobs together have reached the limit of series, and names that were dropped to make room for jobs with fewer series.")
-	m.registry.MustRegister(m.asked(Gauge, "guest_series", "Metric series that guests report, of all jobs together.", func() float64 {
+	g.dropped = m.counter("guest_values_dropped_total", "Values of guests that are in no metric, because all jobs together have as many series as they may have, and names that were dropped for jobs with fewer.")
+	m.registry.MustRegister(m.asked(Gauge, "guest_series", "Series of what guests report, of all jobs together.", func() float64 {
 		g.mu.RLock()
 		defer g.mu.RUnlock()
 		return float64(g.all)
@@ -163,8 +165,9 @@ func (g *guestMetrics) series(v event.GuestMetric) (guestSeries, abi.Code) {
 	return s, abi.OK
 }
 
-// room makes room for more series of a job with has series, and reports whether there is room. It drops the newest names
-// of a job with most series, if that job still has more than the other one afterwards.
+// room makes room for more series of a job that has so many, and reports whether there is
+// room. It drops the newest names of a job that has the most series, if that has more than
+// the other job has even then.
 func (g *guestMetrics) room(more, has int) bool {
 	missing := g.all + more - g.limit
 	if missing <= 0 {
@@ -192,7 +195,7 @@ func (g *guestMetrics) room(more, has int) bool {
 	return false
 }
 
-// grow changes the number of a job's series. A job without any is forgotten.
+// grow notes that a job has so many series more, or less. A job without any is forgotten.
 func (g *guestMetrics) grow(job string, j *guestJob, by int) {
 	if delete(g.bySize[j.series], job); len(g.bySize[j.series]) == 0 {
 		delete(g.bySize, j.series)

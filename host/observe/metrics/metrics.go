@@ -99,15 +99,15 @@ func New(o Options) *Metrics {
 	m.outside.init(m)
 	m.registry.MustRegister(m.ofJobs)
 	m.sessions = m.counter("sessions_lost_total", "Registry sessions that were lost.")
-	m.registryBehind = m.gauge("registry_behind", "1 if this host has found in its present session that the registry went back or was copied.")
+	m.registryBehind = m.gauge("registry_behind", "1 if this host has found, in the session that it has, that the registry had gone back or was copied.")
 	m.refusals = m.counter("files_refused_total", "Files of the plugins directory that were refused.")
-	m.loads = m.counter("jobs_changed_total", "Changes of a job's configuration or module.")
-	m.expired = m.counters("waits_expired_total", "Waits that have reached their deadline, by what they waited for.", waits())
+	m.loads = m.counter("jobs_changed_total", "Times a job's configuration or module changed.")
+	m.expired = m.counters("waits_expired_total", "Waits on others that have reached their deadline, by what was waited for.", waits())
 	for _, what := range event.Waits() {
 		m.expired.WithLabelValues(string(what)) // 0, so that the first is an increase
 	}
 	m.operations = m.counters("registry_operations_total", "Requests to the registry, by kind.", Label{Name: "kind"})
-	m.signIns = m.counters("sign_ins_total", "Attempts of browsers to sign in at this host, by result; throttled: a limit rejected the attempt unchecked.", signIns())
+	m.signIns = m.counters("sign_ins_total", "Attempts of browsers to sign in at this host, by what became of them: throttled are those that a limit refused without looking at them.", signIns())
 	for _, result := range signIns().Values {
 		m.signIns.WithLabelValues(result)
 	}
@@ -118,7 +118,7 @@ func New(o Options) *Metrics {
 	)
 	const waiting = "Items of fires under way on this host that have not begun."
 	m.registry.MustRegister(m.asked(Gauge, "items_waiting", waiting, m.queue))
-	m.registry.MustRegister(m.info("build_info", "Always 1; the version is a label.",
+	m.registry.MustRegister(m.info("build_info", "1, with the version as a label.",
 		[]Label{{Name: "version"}, {Name: "goversion"}}, o.Version, runtime.Version()))
 	if m.jobs.limit != AllJobs {
 		m.appear(Other)
@@ -129,20 +129,20 @@ func New(o Options) *Metrics {
 // addOfJobs adds what is counted by job.
 func (m *Metrics) addOfJobs(traceID func(event.Event) string) {
 	m.fires = m.byJob("fires_total", "Fires that ended on this host, by outcome.", outcomes())
-	m.fireSkips = m.byJob("fires_skipped_total", "Due instants at which this host began no items, by reason.", causes())
+	m.fireSkips = m.byJob("fires_skipped_total", "Due instants at which this host began nothing, by reason.", causes())
 	m.attempts = m.byJob("item_attempts_total", "Attempts of items that ended, by outcome.", outcomes())
 	m.completions = m.byJob("items_completed_total", "Items whose completion took effect in the registry.")
 	m.itemSkips = m.byJob("items_skipped_total", "Items that did not run for an instant, or whose run does not count, by reason.", causes())
-	m.repairs = m.byJob("items_repaired_total", "Items whose record was ahead of all clocks and was repaired by this host.")
+	m.repairs = m.byJob("items_repaired_total", "Items whose record was ahead of all clocks, and that this host repaired.")
 	m.batches = m.byJob("dataflow_batches_total", "Batches that DATAFLOW items processed.")
 	m.records = m.byJob("dataflow_records_total", "Records that DATAFLOW items processed.")
-	m.overQuota = m.byJob("over_quota_total", "Log lines and history events that were dropped, and offset commits that had to wait, because a job exceeded its quota, by ceiling.", quotas())
-	m.droppedLines = m.byJob("log_lines_dropped_total", "Log lines of guests that were dropped, because one invocation exceeded its limit.")
-	m.lag = newDurations(m, traceID, "fire_lag_seconds", "Time from the scheduled instant of a fire to the begin of its items, also for a catch-up, after a misfire or by failover; without triggers.")
-	m.fireTime = newDurations(m, traceID, "fire_duration_seconds", "Time from the begin of a fire's items on this host to the end of the last item.")
+	m.overQuota = m.byJob("over_quota_total", "Log lines and events of the history that were dropped, and offset commits that had to wait, because a job was beyond its quota, by ceiling.", quotas())
+	m.droppedLines = m.byJob("log_lines_dropped_total", "Log lines of guests that were dropped because one invocation logged more than it may.")
+	m.lag = newDurations(m, traceID, "fire_lag_seconds", "How much later than the scheduled instant the items of a fire were begun, also as a catch-up, after a misfire or by failover. Triggers do not count.")
+	m.fireTime = newDurations(m, traceID, "fire_duration_seconds", "From the begin of a fire's items on this host to the end of the last.")
 	m.itemTime = newDurations(m, traceID, "item_duration_seconds", "Duration of an attempt of an item.")
 	m.elections = m.byJob("elections_won_total", "Leader elections of the job that this host won.")
-	m.reshardings = m.byJob("reshardings_total", "Reshardings of the job by this host as its leader.")
+	m.reshardings = m.byJob("reshardings_total", "Reshardings of the job that this host did as its leader.")
 }
 
 // info makes a metric that is 1, for its labels.
@@ -179,7 +179,7 @@ func (m *Metrics) GaugeFunc(name, help string, value func() float64) error {
 // deadman.
 func (m *Metrics) LastEnd(reason string, reasons []string) error {
 	const name = "last_end_info"
-	return m.register(m.info(name, "Always 1; a label says how the previous process of this host ended.", []Label{{"reason", reasons}}, reason), name)
+	return m.register(m.info(name, "1, with how the host before this one ended as a label.", []Label{{"reason", reasons}}, reason), name)
 }
 
 func (m *Metrics) register(c prometheus.Collector, name string) error {

@@ -22,7 +22,7 @@ var (
 
 func (o *outsideMetrics) init(m *Metrics) {
 	of := Label{"capability", capabilities}
-	o.calls = m.byJob("outside_calls_total", "Calls of guests to the outside of their sandbox, by capability.", of)
+	o.calls = m.byJob("outside_calls_total", "Calls of guests to the world outside of their sandbox, by capability.", of)
 	o.failed = m.byJob("outside_failed_total", "Requests and connections of guests that had no answer, by capability.", of)
 	o.sent = m.byJob("outside_sent_bytes_total", "Bytes that guests sent or wrote, by capability.", of)
 	o.received = m.byJob("outside_received_bytes_total", "Bytes that guests received or read, by capability.", of)

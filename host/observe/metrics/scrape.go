@@ -42,7 +42,7 @@ func (m *Metrics) Handler(log *zap.Logger) http.Handler {
 			return
 		case <-turn.C:
 			w.Header().Set("Retry-After", strconv.Itoa(int(scrapeWait.Seconds())))
-			http.Error(w, fmt.Sprintf("the host is answering %d scrapes, which is the most; try again later", maxScrapes), http.StatusServiceUnavailable)
+			http.Error(w, fmt.Sprintf("%d scrapes are being answered, which is the most; try again later", maxScrapes), http.StatusServiceUnavailable)
 			return
 		}
 		defer func() { <-places }()

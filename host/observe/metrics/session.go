@@ -22,9 +22,9 @@ func (m *Metrics) Sessions(session func() *Session) error {
 	return m.register(sessionCollector{
 		session:    session,
 		connected:  m.desc(Gauge, "registry_connected", "1 while the host is connected to a server of the registry."),
-		trust:      m.desc(Gauge, "registry_session_trust", "1 for the present trust in the session; absent without a session.", Label{"trust", trusts}),
-		age:        m.desc(Gauge, "registry_session_answer_age_seconds", "Time since this host sent the last request that the registry has answered."),
-		reconnects: m.desc(Gauge, "registry_reconnects", "Reconnects of the present session."),
+		trust:      m.desc(Gauge, "registry_session_trust", "1 for how far the session is trusted, none if there is no session.", Label{"trust", trusts}),
+		age:        m.desc(Gauge, "registry_session_answer_age_seconds", "Time since the question was sent that the registry answered last."),
+		reconnects: m.desc(Gauge, "registry_reconnects", "Connections that the present session has had besides the first."),
 	}, "registry_connected")
 }
 

@@ -99,7 +99,7 @@ func (s *sender) deliver(ctx context.Context, batch []*span) {
 			return
 		}
 		if s.queue.fails(true) {
-			s.o.Logger.Warn("traces cannot be sent, because the collector does not accept them; spans are dropped when too many wait",
+			s.o.Logger.Warn("traces are not sent: the collector does not take them, and spans are dropped when too many wait",
 				zap.String("endpoint", s.o.Endpoint), zap.Error(err))
 		}
 		if !s.pause(ctx, max(pause, later.after)) {
@@ -135,7 +135,7 @@ func (s *sender) taken(n int, rejected string) {
 	s.queue.count(n, 0)
 	if rejected != "" && !s.refused {
 		s.refused = true
-		s.o.Logger.Warn("the collector rejects spans; this is logged once", zap.String("endpoint", s.o.Endpoint), zap.String("because", rejected))
+		s.o.Logger.Warn("the collector rejects spans; this is said once", zap.String("endpoint", s.o.Endpoint), zap.String("because", rejected))
 	}
 }
 
@@ -145,7 +145,7 @@ func (s *sender) refuse(n int, err error) {
 	s.queue.count(0, n)
 	if !s.refused {
 		s.refused = true
-		s.o.Logger.Warn("spans are dropped, because the collector refuses them; this is logged once", zap.String("endpoint", s.o.Endpoint), zap.Error(err))
+		s.o.Logger.Warn("spans are dropped: the collector refuses them; this is said once", zap.String("endpoint", s.o.Endpoint), zap.Error(err))
 	}
 }
 

@@ -93,7 +93,7 @@ func TestCloseDoesNotWait(t *testing.T) {
 	if took := time.Since(began); took > patience/2 { // the time-out of a request
 		t.Errorf("it took %s", took)
 	}
-	if err == nil || !strings.Contains(err.Error(), "1400 spans were not sent") || !strings.Contains(err.Error(), c.URL()) {
+	if err == nil || !strings.Contains(err.Error(), "1400 spans are not sent") || !strings.Contains(err.Error(), c.URL()) {
 		t.Errorf("%v", err)
 	}
 	if s := tr.Stats(); s.Dropped != 1400 || s.Queued != 0 {
@@ -138,7 +138,7 @@ func TestDeadCollector(t *testing.T) {
 	defer server.Close()
 	waitFor(t, func() bool { return tr.Stats().Sent == 4 })
 	closed(t, tr)
-	if n, m := logs.FilterMessageSnippet("traces cannot be sent").Len(), logs.FilterMessage("traces are sent again").Len(); n != 1 || m != 1 || logs.Len() != 2 {
+	if n, m := logs.FilterMessageSnippet("traces are not sent").Len(), logs.FilterMessage("traces are sent again").Len(); n != 1 || m != 1 || logs.Len() != 2 {
 		t.Errorf("%v", logs.All())
 	}
 	if s := tr.Stats(); s.Dropped != 0 || s.Failing {

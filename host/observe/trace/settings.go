@@ -104,7 +104,7 @@ func FromEnvironment(getenv func(string) string) (Settings, error) {
 		s.Endpoint = endpoint
 	}
 	if text, from := e.of("PROTOCOL"); text != "" && text != "http/protobuf" {
-		e.problem(from, "%q is not supported; want http/protobuf, and the collector's port for it, usually 4318", text)
+		e.problem(from, "%q is not spoken here; want http/protobuf, and the collector's port for it, as a rule 4318", text)
 	}
 	if text, from := e.of("HEADERS"); text != "" {
 		s.Headers = make(map[string]string)

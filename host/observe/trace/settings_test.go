@@ -45,7 +45,7 @@ func TestEnvironment(t *testing.T) {
 	}
 	for _, want := range []string{
 		all + `TRACES_ENDPOINT: "c:4318" is not the address of a collector; want http://HOST:PORT`,
-		all + `PROTOCOL: "grpc" is not supported; want http/protobuf`,
+		all + `PROTOCOL: "grpc" is not spoken here; want http/protobuf`,
 		all + `HEADERS: part 1 of the list is not KEY=VALUE`,
 		all + `TIMEOUT: "10s" is not a number of milliseconds`,
 		all + `COMPRESSION: "zstd" is neither gzip nor none`,

@@ -90,7 +90,7 @@ func (t *Tracer) Close() error {
 	t.end()
 	t.queue.drain()
 	if n := t.Stats().Dropped - before; n > 0 {
-		return fmt.Errorf("%d spans were not sent, because the collector at %s does not accept them", n, t.o.Endpoint)
+		return fmt.Errorf("%d spans are not sent: the collector at %s does not take them", n, t.o.Endpoint)
 	}
 	return nil
 }

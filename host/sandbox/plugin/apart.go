@@ -14,7 +14,7 @@ import (
 
 // ErrNotStored says that a module's compiled code is not in the directory where
 // another process leaves it.
-var ErrNotStored = errors.New("its compiled code does not exist")
+var ErrNotStored = errors.New("its compiled code is not there")
 
 // MemoryHost is implemented by an abi.Host that accounts for memory itself.
 type MemoryHost interface {
@@ -44,7 +44,7 @@ func (m *Module) Pack() (Packed, error) {
 // Unpack takes a module from another process, which has read and checked it.
 func (r *Runtime) Unpack(p Packed) (*Module, error) {
 	if p.Info == nil {
-		return nil, errors.New("the module comes without its description")
+		return nil, errors.New("the module comes without what is known of it")
 	}
 	return r.open(p.Name, &code{info: p.Info, tableBytes: p.TableBytes, passed: p.Tried}, p.Wasm)
 }

@@ -121,7 +121,7 @@ func (b *budget) move(from, to string, bytes int64) {
 // possible returns an error if a guest's initial bytes never fit.
 func (b *budget) possible(bytes int64) error {
 	if b.total > 0 && bytes > b.share() {
-		return fmt.Errorf("it needs %d bytes of memory to start; a job may have at most %[3]d of the host's memory budget of %[2]d bytes", bytes, b.total, b.share())
+		return fmt.Errorf("it needs %d bytes of memory to begin with; of the host's memory budget of %d bytes a job may have %d", bytes, b.total, b.share())
 	}
 	return nil
 }

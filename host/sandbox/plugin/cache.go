@@ -70,7 +70,7 @@ func openStore(dir string, limit int64, user ownership.User, log *slog.Logger) (
 		return nil, err
 	}
 	if err := user.Path(dir, ownership.Private); err != nil {
-		return nil, fmt.Errorf("code from the directory is executed, so it must be protected: %w", err)
+		return nil, fmt.Errorf("what lies in the directory is executed: %w", err)
 	}
 	cache, err := wazero.NewCompilationCacheWithDir(dir)
 	if err != nil {
@@ -169,7 +169,7 @@ func (s *store) find(wasm []byte) (f footprint, ok bool) {
 	f, err := s.accepted(name)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, errNotAccepted) {
-			s.log.Warn("compiled code in the cache was not used; the module is compiled again", "file", name, "error", err)
+			s.log.Warn("compiled code is not used, and the module is compiled anew", "file", name, "error", err)
 		}
 		return f, false
 	}
@@ -214,7 +214,7 @@ func (s *store) accepted(name string) (f footprint, err error) {
 
 // errNotAccepted says that a file has no seal of this version: another version wrote it, or a crash truncated
 // it.
-var errNotAccepted = errors.New("the file does not record that its module was accepted")
+var errNotAccepted = errors.New("the file does not say that its module was accepted")
 
 // size is how many bytes of code the module's file has; false if there is none.
 func (s *store) size(wasm []byte) (int64, bool) {
@@ -295,7 +295,7 @@ func (s *store) makeRoom(bytes int64) {
 		bytes -= f.Size()
 	}
 	if err := errors.Join(errs...); err != nil {
-		s.log.Warn("the least recently used compiled code could not be removed from the cache directory", "error", err)
+		s.log.Warn("compiled code that was used longest ago could not be removed from the cache directory", "error", err)
 	}
 }
 

@@ -89,12 +89,12 @@ func negate(n int32) int32 {
 }
 
 func lost(code abi.Code) abi.Result {
-	text := fmt.Sprintf("the offset was not accepted (code %d)", code)
+	text := fmt.Sprintf("the offset was not taken (code %d)", code)
 	switch code {
 	case abi.ErrConflict:
-		text = "the offset was not accepted: this host has lost the item"
+		text = "the offset was not taken: ownership of the item was lost"
 	case abi.ErrCancelled:
-		text = "the offset was not accepted: the host's ownership of the item is in doubt"
+		text = "the offset was not taken: ownership of the item is in doubt"
 	}
 	return failure(abi.OutcomeCancelled, &Error{Kind: KindCancelled, Op: abi.ExportProcess, Err: errors.New(text)}, text)
 }

@@ -112,7 +112,7 @@ func TestDataflowStreaming(t *testing.T) {
 	}
 	got, stages = run("", "", func(h *recorder) { h.stageCode = abi.ErrConflict })
 	check(got, stages, abi.OutcomeCancelled, 1, 10, "")
-	if got.Message != "the offset was not accepted: this host has lost the item" {
+	if got.Message != "the offset was not taken: ownership of the item was lost" {
 		t.Errorf("%+v", got)
 	}
 

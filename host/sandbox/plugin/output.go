@@ -119,7 +119,7 @@ func (l *logLimit) flush(host abi.Host) {
 		if l.whole != nil {
 			kv = append(kv, abi.AttrWholeLog, l.whole.Where)
 		}
-		host.Log(abi.LevelWarn, "lines are missing here: the guest exceeded its limit of log lines", kv)
+		host.Log(abi.LevelWarn, "lines are missing here: the guest logged more than it may", kv)
 	}
 	for i := range l.held {
 		l.emit(host, &l.held[i])
@@ -140,7 +140,7 @@ func (l *logLimit) report(host abi.Host) {
 	}
 	add("dropped_lines", l.dropped)
 	add("cut_lines", l.cut)
-	host.Log(abi.LevelWarn, "the guest's output exceeded the limits", kv)
+	host.Log(abi.LevelWarn, "the guest's output was over the limits", kv)
 }
 
 // output is a guest's stdout or stderr: each line is logged. It never fails, since that would change what the

@@ -153,7 +153,7 @@ func NewRuntime(ctx context.Context, o Options) (*Runtime, error) {
 	}
 	if limit, taken, ok := addressLimit(); ok {
 		r.memories.boundedBy(limit, taken)
-		r.log.Info("the address space of this process is limited (RLIMIT_AS): guests' memories share the rest of it, and are moved when they grow", "limit", mebibytes(int64(limit)), "guests", mebibytes(int64(r.memories.from.most)))
+		r.log.Info("the address space of processes is bounded (RLIMIT_AS): memories of guests grow by moving, and share what is left of it", "limit", mebibytes(int64(limit)), "guests", mebibytes(int64(r.memories.from.most)))
 	}
 	if err := r.openCache(&o); err != nil {
 		return nil, err
@@ -198,10 +198,10 @@ func (r *Runtime) openCache(o *Options) error {
 		return nil // whoever stores it has checked the rest
 	}
 	if err := user.Parents(r.cache.dir); err != nil {
-		return fmt.Errorf("%s: code from %s is executed, so it must be protected: %w", what, r.cache.dir, err)
+		return fmt.Errorf("%s: what lies in %s is executed: %w", what, r.cache.dir, err)
 	}
 	if err := r.cache.sweep(); err != nil {
-		r.log.Warn("leftovers of earlier hosts in the cache directory could not be removed", "error", err)
+		r.log.Warn("what earlier hosts have left in the cache directory could not be removed", "error", err)
 	}
 	r.cache.makeRoom(0)
 	r.spills, r.limit = r.cache.dir, o.ModuleMemory
@@ -258,7 +258,7 @@ type enginePanic struct{ value any }
 
 func (e *enginePanic) Error() string { return fmt.Sprintf("the engine failed: %v", e.value) }
 
-// Memory returns the present memory of guests and modules.
+// Memory says what guests and modules take at the moment.
 func (r *Runtime) Memory() Memory { return r.budget.memory() }
 
 var errClosed = errors.New("the plugin runtime is closed")
@@ -489,14 +489,14 @@ func (r *Runtime) fetch(ctx context.Context, e *engine, wasm []byte) error {
 			s.forget(wasm)
 		}
 	}
-	return errNoChild{errors.New("its compiled code was removed from the cache, or damaged, each time before it was read")}
+	return errNoChild{errors.New("what it compiled was removed from the cache, or damaged, each time before it was read")}
 }
 
 // fetchTries is how often a module is compiled again because its code is gone at the load.
 const fetchTries = 5
 
 // errNotInCache says that a file of the cache is gone.
-var errNotInCache = errors.New("the compiled code is no longer in the cache")
+var errNotInCache = errors.New("the compiled code is not in the cache any more")
 
 // take loads compiled code from a file of the cache, once the budget has room for it.
 func (r *Runtime) take(ctx context.Context, e *engine, s *store, wasm []byte, f footprint) error {
@@ -627,7 +627,7 @@ func (r *Runtime) compileHere(ctx context.Context, e *engine, wasm []byte) error
 			return err
 		})
 	case notRead(err):
-		r.log.Warn("the cache directory could not be read; the module is compiled again", "digest", e.code.info.Digest, "error", err)
+		r.log.Warn("cache directory could not be read, the module is compiled anew", "digest", e.code.info.Digest, "error", err)
 		e.close()
 		return r.compileSlowly(ctx, e, wasm, r.memory)
 	}

@@ -43,7 +43,7 @@ type child struct {
 	asked    bool                  // its end was asked for
 }
 
-// start starts a process of the group. The caller ends it.
+// start starts a process of the group. Somebody ends it.
 func (w *Workers) start(ctx context.Context, g *group, q *start) (*child, error) {
 	label := g.label
 	c := &child{w: w, label: label, alone: g.alone, readies: make(chan ready, 1), dead: make(chan struct{}),
@@ -123,7 +123,7 @@ func (c *child) serve(out io.Reader) {
 	w := c.w
 	defer w.joined.Done()
 	if err := c.read(fromProcess(out)); !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		c.kill(nil, "it violated the protocol: "+err.Error())
+		c.kill(nil, "it did not keep to the protocol: "+err.Error())
 	}
 	_ = c.cmd.Process.Kill()
 	c.limits.end()

@@ -128,7 +128,7 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 		v.acted = true
 		a, err := v.answer(v.serving(ctx), m.call)
 		if err != nil {
-			v.c.kill(nil, "it violated the protocol: "+err.Error())
+			v.c.kill(nil, "it did not keep to the protocol: "+err.Error())
 			return r, false // its end is next
 		}
 		switch {
@@ -146,7 +146,7 @@ func (v *invocation) take(ctx context.Context, m message) (r abi.Result, done bo
 		err = v.plausible(&r)
 	}
 	if err != nil {
-		v.c.kill(nil, "it violated the protocol: "+err.Error())
+		v.c.kill(nil, "it did not keep to the protocol: "+err.Error())
 		<-v.c.dead
 		return v.died(ctx), true
 	}

@@ -117,7 +117,7 @@ func (m *Module) tryIn(ctx context.Context, g *group, x *executor) error {
 }
 
 // errNotFound says that a process does not find what the host has stored for it.
-var errNotFound = errors.New("worker process: it found no compiled code where the host had put it")
+var errNotFound = errors.New("worker process: it finds no compiled code where the host left it")
 
 // Executor configures the module for a job, and tries it in a process if that was not done yet. Jobs with the
 // same share whose guests directly read the same directories run in one process; with an empty share the job

@@ -490,7 +490,7 @@ func TestStrangers(t *testing.T) {
 				return 0
 			})
 			r := worked(t, x).Execute(t.Context(), inv)
-			if r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "was killed because it violated the protocol: ") {
+			if r.Outcome != abi.OutcomeWorker || !strings.Contains(r.Message, "was killed because it did not keep to the protocol: ") {
 				t.Errorf("%+v", r)
 			}
 			if len(h.Lines)+len(h.Metrics)+len(h.Commits)+len(h.Stages) != 0 || len(h.Done) > 1 {

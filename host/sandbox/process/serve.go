@@ -44,7 +44,7 @@ func serve(in io.Reader, out io.Writer, restricted func() string) error {
 	s := newSession(fromHost(in), newWriter(out))
 	var q start
 	if err := s.in.expect(kindStart, &q); err != nil {
-		return fmt.Errorf("standard input has no request of a host: %w", err)
+		return fmt.Errorf("standard input has nothing to run, as a host would write it: %w", err)
 	}
 	runtime.GOMAXPROCS(max(runtime.GOMAXPROCS(0), atOnce))
 	debug.SetGCPercent(collect)

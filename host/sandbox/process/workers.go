@@ -317,7 +317,7 @@ func (w *Workers) lacks(parts []string) {
 	}
 	w.mu.Unlock()
 	if len(parts) > 0 {
-		w.log.Warn("worker processes are confined less strictly, because this system lacks "+strings.Join(parts, ", "), "lacks", parts)
+		w.log.Warn("worker processes are restricted less than they could be: this system lacks "+strings.Join(parts, ", "), "lacks", parts)
 	}
 }
 

@@ -71,7 +71,7 @@ func (j *Jobs) Names() []string {
 }
 
 // ErrEnded says that the host ends.
-var ErrEnded = errors.New("this host is stopping")
+var ErrEnded = errors.New("this host is ending")
 
 // Look returns what the registry has of some jobs, by name, without missing ones. Jobs that were not asked for
 // before are read first; without a session it waits for one. An error is that of ctx, or ErrEnded.
@@ -99,7 +99,7 @@ func (j *Jobs) Run(ctx context.Context) error {
 	defer close(j.ended)
 	j.sessions.Each(ctx, func(ctx context.Context, c registry.Center) {
 		if err := j.follow(ctx, c); err != nil && ctx.Err() == nil {
-			j.log.Debug("jobs without a host could not be watched", zap.Error(err))
+			j.log.Debug("the jobs without a host cannot be followed", zap.Error(err))
 		}
 	})
 	return nil

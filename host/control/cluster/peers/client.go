@@ -47,7 +47,7 @@ func (p *Peers) NewTransport() *http.Transport {
 // published reports whether a certificate is that of the peer with the address.
 func (p *Peers) published(address string, state tls.ConnectionState) error {
 	if len(state.PeerCertificates) == 0 {
-		return errors.New("it presents no certificate")
+		return errors.New("it shows no certificate")
 	}
 	shown := CertificateSum(state.PeerCertificates[0].Raw)
 	for _, peer := range p.List() {
@@ -56,7 +56,7 @@ func (p *Peers) published(address string, state tls.ConnectionState) error {
 			return nil
 		}
 	}
-	return errors.New("it presents another certificate than it has published in the registry")
+	return errors.New("it does not show the certificate that it has published in the registry")
 }
 
 // CertificateSum is how a host publishes the certificate that its API shows, in DER.
@@ -78,7 +78,7 @@ func (p *Peers) Get(ctx context.Context, transport http.RoundTripper, peer Peer,
 		return fmt.Errorf("%s: %w", peer.API, plain(err))
 	}
 	if err := json.Unmarshal(body, into); err != nil {
-		return fmt.Errorf("%s: its answer is not that of a host: %w", peer.API, err)
+		return fmt.Errorf("%s: its answer is not a host's: %w", peer.API, err)
 	}
 	return nil
 }
@@ -118,7 +118,7 @@ func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method str
 	}
 	req, err := http.NewRequestWithContext(ctx, method, strings.TrimSuffix(peer.API, "/")+path, http.NoBody)
 	if err != nil {
-		return nil, fmt.Errorf("its address %s is invalid: %w", peer.API, err)
+		return nil, fmt.Errorf("its address %s is none: %w", peer.API, err)
 	}
 	if err := p.Sign(req, peer.ID); err != nil {
 		return nil, err
@@ -139,9 +139,9 @@ func (p *Peers) ask(ctx context.Context, transport http.RoundTripper, method str
 	said := detail(body)
 	switch {
 	case resp.StatusCode == http.StatusBadRequest, resp.StatusCode == http.StatusUnprocessableEntity: // this host's requests are valid here
-		return nil, fmt.Errorf("%s is of another version, and does not know the request: %s", peer.API, said)
+		return nil, fmt.Errorf("%s is of another version, and does not know what it is asked for: %s", peer.API, said)
 	case resp.StatusCode == http.StatusNotFound && said == noHost:
-		said = "it is of an earlier version, or not a host, or a proxy answered"
+		said = "it is of an earlier version, or no host, or a proxy is before it"
 	}
 	return nil, fmt.Errorf("%s answers %s: %s", peer.API, resp.Status, said)
 }
@@ -156,13 +156,13 @@ func plain(err error) error {
 	case errors.Is(err, syscall.ECONNREFUSED):
 		return errors.New("nothing answers there")
 	case errors.Is(err, context.DeadlineExceeded):
-		return errors.New("it did not answer in time")
+		return errors.New("it has not answered in time")
 	}
 	return err
 }
 
 // noHost is what is said of a refusal that is none of a host.
-const noHost = "it is not a host, or a proxy answered"
+const noHost = "it is not a host, or a proxy is before it"
 
 // detail is what a refusal says.
 func detail(body []byte) string {

@@ -143,7 +143,7 @@ func (p *Peers) report(ctx context.Context, c registry.Center, err error) {
 	}
 	if p.trouble != err.Error() {
 		p.trouble = err.Error()
-		p.log.Warn("the host's address for its peers must be published again", zap.Duration("in", sessions.RetryAfter), zap.Error(err))
+		p.log.Warn("the host has to be published for its peers once more", zap.Duration("in", sessions.RetryAfter), zap.Error(err))
 	}
 }
 
@@ -250,7 +250,7 @@ func (p *Peers) watch(ctx context.Context, c registry.Center) error {
 }
 
 // errRenew ends a watch to publish the host again.
-var errRenew = errors.New("what the host publishes has changed")
+var errRenew = errors.New("the host says something else of itself now")
 
 // learn reads the details of hosts that are new, and forgets those that are gone.
 func (p *Peers) learn(ctx context.Context, c registry.Center, ids []string, known map[string]tree.ClusterDetail) error {

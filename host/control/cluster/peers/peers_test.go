@@ -173,7 +173,7 @@ func TestExternalEdits(t *testing.T) {
 		do(registry.Delete(tree.ClusterHost("ns", before), registry.AnyVersion))
 		until(t, "it is not there again", func() bool { return b.ID() != before })
 		agree(t, a, b)
-		if n := b.logs.FilterMessageSnippet("must be published again").Len(); n != 1 {
+		if n := b.logs.FilterMessageSnippet("once more").Len(); n != 1 {
 			t.Errorf("logged %v", b.logs.All())
 		}
 		for name, data := range map[string]string{"another key": strings.Repeat("ab", keyBytes), "half a key": "abcd", "no key": "secret", "nothing": ""} {
@@ -325,7 +325,7 @@ func TestSignatures(t *testing.T) {
 				t.Errorf("%s: %v, want %q", what, err, want)
 			}
 		}
-		const not = "not from a host of this namespace"
+		const not = "not that of a host of this namespace"
 		if err := b.Verify(signed("GET", "/v1/peer/runs?job=a%20b&text=%2F")); err != nil {
 			t.Error(err)
 		}
@@ -353,10 +353,10 @@ func TestSignatures(t *testing.T) {
 		}
 		bearer := signed("GET", "/v1/peer/runs")
 		bearer.Header.Set("Authorization", "Bearer 0123456789abcdef")
-		refused("a token", bearer, "found no header Authorization: Wasmjob-Host")
+		refused("a token", bearer, "found no Authorization: Wasmjob-Host")
 		// What was for another host.
 		r := signed("GET", "/v1/peer/runs")
-		if err := c.Verify(r); err == nil || !strings.Contains(err.Error(), "the request is for host "+b.ID()+", but this is "+c.ID()) {
+		if err := c.Verify(r); err == nil || !strings.Contains(err.Error(), "the request is for host "+b.ID()+", this is "+c.ID()) {
 			t.Errorf("replayed to another host: %v", err)
 		}
 		// A change is taken once, a question as often as it is sent.
@@ -364,7 +364,7 @@ func TestSignatures(t *testing.T) {
 		if err := b.Verify(post); err != nil {
 			t.Error(err)
 		}
-		refused("a change once more", post, "was received before")
+		refused("a change once more", post, "was sent before")
 		for range 2 {
 			if err := b.Verify(r); err != nil {
 				t.Error(err)
@@ -376,7 +376,7 @@ func TestSignatures(t *testing.T) {
 		}
 		b.mu.Unlock()
 		id := b.ID()
-		refused("a change too many", signed("POST", "/v1/peer/start?job=x"), "send the request again")
+		refused("a change too many", signed("POST", "/v1/peer/start?job=x"), "ask it again")
 		until(t, "it takes no more changes", func() bool { return b.ID() != id })
 		agree(t, a, b, c)
 		if err := b.Verify(signed("POST", "/v1/peer/start?job=x")); err != nil {
@@ -477,9 +477,9 @@ func TestAnswers(t *testing.T) {
 		t.Error(err)
 	}
 	for path, want := range map[string]string{
-		"/half": "its answer is not that of a host", "/proxy": "502 Bad Gateway: it is not a host, or a proxy answered", "/problem": "409 Conflict: it is not so",
-		"/new": "404 Not Found: it is of an earlier version", "/filter": `is of another version, and does not know the request: outcome: found "UNKNOWN"`, "/parts": "is of another version",
-		"/redirect": "302 Found", "/slow": "it did not answer in time", "/\x00": "its address",
+		"/half": "its answer is not a host's", "/proxy": "502 Bad Gateway: it is not a host, or a proxy is before it", "/problem": "409 Conflict: it is not so",
+		"/new": "404 Not Found: it is of an earlier version", "/filter": `is of another version, and does not know what it is asked for: outcome: found "UNKNOWN"`, "/parts": "is of another version",
+		"/redirect": "302 Found", "/slow": "it has not answered in time", "/\x00": "its address",
 	} {
 		if _, err := ask(path); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", path, err, want)

@@ -22,7 +22,7 @@ import (
 const Scheme = "Wasmjob-Host "
 
 // errNoKey: this host has had no session yet.
-var errNoKey = errors.New("this host does not know the hosts' key yet, because it has no session with the registry")
+var errNoKey = errors.New("this host does not know its peers' key yet: it has no session with the registry")
 
 // Sign signs a request to a peer.
 func (p *Peers) Sign(r *http.Request, to string) error {
@@ -41,7 +41,7 @@ func (p *Peers) Sign(r *http.Request, to string) error {
 func (p *Peers) Verify(r *http.Request) error {
 	given, ok := strings.CutPrefix(r.Header.Get("Authorization"), Scheme)
 	if !ok {
-		return fmt.Errorf("found no header Authorization: %s", strings.TrimSpace(Scheme))
+		return fmt.Errorf("found no Authorization: %s", strings.TrimSpace(Scheme))
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,19 +53,19 @@ func (p *Peers) Verify(r *http.Request) error {
 	nonce, text, _ := strings.Cut(rest, " ")
 	signature, err := hex.DecodeString(text)
 	if err != nil || !hmac.Equal(signature, sum(key, r.Method, r.RequestURI, to, nonce)) {
-		return errors.New("the signature is not from a host of this namespace")
+		return errors.New("the signature is not that of a host of this namespace")
 	}
 	if to != id {
-		return fmt.Errorf("the request is for host %s, but this is %s: the address of that host leads here", to, id)
+		return fmt.Errorf("the request is for host %s, this is %s: its address leads here", to, id)
 	}
 	switch {
 	case r.Method == http.MethodGet:
 		return nil
 	case p.used[nonce]:
-		return errors.New("the same request was received before")
+		return errors.New("the request was sent before")
 	case len(p.used) >= maxUsed:
 		p.Renew() // with another id
-		return errors.New("this host has accepted too many changes under that id: send the request again under its next id")
+		return errors.New("this host has taken too many changes by that id: ask it again by its next one")
 	}
 	p.used[nonce] = true
 	return nil

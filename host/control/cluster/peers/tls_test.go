@@ -103,7 +103,7 @@ func TestTLS(t *testing.T) {
 		<-published
 		published <- sum
 		b.Renew()
-		if answer, err := get(know(sum)); err == nil || !strings.Contains(err.Error(), "presents another certificate") {
+		if answer, err := get(know(sum)); err == nil || !strings.Contains(err.Error(), "does not show the certificate") {
 			t.Errorf("published %q: %q, %v", sum, answer, err)
 		}
 	}

@@ -161,7 +161,7 @@ func (d *Dirs) refuse(r *capability.Run) {
 			continue
 		}
 		bytes, files := dir.quota.used()
-		r.Warn("the quota of a directory is used up: its guest gets an I/O error when it creates or extends a file", "directory", dir.Guest,
+		r.Warn("a file cannot be made or grow, which the job sees as an I/O error: the quota of its directory is used up", "directory", dir.Guest,
 			"bytes", fmt.Sprintf("%d of %d", bytes, dir.Bytes), "files", fmt.Sprintf("%d of %d", files, dir.Files))
 		reasons = append(reasons, fmt.Sprintf("the quota of %s is used up: it has %d of %d bytes and %d of %d files", dir.Guest, bytes, dir.Bytes, files, dir.Files))
 	}

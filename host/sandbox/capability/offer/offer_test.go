@@ -346,7 +346,7 @@ func TestFilesWithinTheirQuota(t *testing.T) {
 		if u := p.result.Outside["dir"]; u.Refused["quota"] != 6 {
 			t.Errorf("%+v", u)
 		}
-		if len(p.host.warnings) != 1 || !strings.Contains(p.host.warnings[0], "the quota of a directory is used up") {
+		if len(p.host.warnings) != 1 || !strings.Contains(p.host.warnings[0], "the quota of its directory is used up") {
 			t.Errorf("%q", p.host.warnings)
 		}
 		if strings.Contains(p.result.Message, "quota") {
