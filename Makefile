@@ -114,10 +114,10 @@ empty :=
 any = '^($(subst $(empty) ,|,$(strip $(1))))$$'
 
 .PHONY: sim
-sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws backfills, chains and arguments, too
+sim: ## explore the model, and run the random simulations of hosts (400, 250 and 20 seeds, or SEEDS=n of the first two) and the crashes; MORE=1 draws backfills, chains and arguments, too; AGAIN=file as in make test
 	$(GO) test -count 1 -timeout 20m -run $(call any,$(STEPS)) ./coordination -model.time 0
 	@# The hosts leave much garbage and hold little: GOGC spares a sixth of the time.
-	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run $(call any,$(HOSTS)) ./host/engine $(if $(SEEDS),-sim.seeds $(SEEDS) -faults.seeds $(SEEDS)) $(if $(MORE),-sim.more)
+	GOGC=400 $(GO) tool gotestsum --format pkgname --format-hide-empty-pkg $(if $(AGAIN),--rerun-fails=1 --rerun-fails-max-failures=3 --rerun-fails-report='$(AGAIN)') --packages ./host/engine -- -count 1 -timeout $(if $(SEEDS),10h,30m) -run $(call any,$(HOSTS)) $(if $(SEEDS),-sim.seeds=$(SEEDS) -faults.seeds=$(SEEDS)) $(if $(MORE),-sim.more=true)
 
 .PHONY: model
 model: ## explore what two and three hosts can do to each other, in all orders: half an hour, and 6 GB
