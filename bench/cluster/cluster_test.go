@@ -45,7 +45,8 @@ type call struct {
 	n    int // nodes, or ops
 	size int // of a commit in bytes, about
 	what string
-	err  string // of a conflict
+	err  string    // of a conflict
+	at   time.Time // when a read or a watch was asked for, or a commit was answered
 }
 
 type callKind string
@@ -134,6 +135,7 @@ var signsOfLife = map[string]bool{"sync": true, "ping": true}
 func (m *meter) made(c call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	c.at = time.Now()
 	m.calls = append(m.calls, c)
 }
 

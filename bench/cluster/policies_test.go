@@ -5,7 +5,9 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"os"
 	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -16,6 +18,7 @@ import (
 
 var (
 	links     = flag.Int("chain.links", 1000, "how many jobs BenchmarkChain has, each after the one before")
+	traced    = flag.Bool("chain.trace", false, "whether BenchmarkChain logs what was asked for each link that began late")
 	keys      = flag.Int("limit.keys", 100, "under how many keys items of BenchmarkLimit wait")
 	keysItems = flag.Int("limit.items", 1000, "how many items of BenchmarkLimit wait under each key")
 )
@@ -58,8 +61,12 @@ func chained(b *testing.B, links, deaths int) {
 	}
 	rounds := make([][]hop, 0, 64) // guarded by c.mu, as events come with it held
 	round := make(map[string]map[int64]int)
+	ready := make(map[int][]event.Event) // elections and divisions by link
 	see := func(_ *node, ev event.Event) {
 		i, ours := number[ev.Job]
+		if ours && (ev.Kind == event.Elected || ev.Kind == event.Sharded) && len(rounds) > 0 {
+			ready[i] = append(ready[i], ev)
+		}
 		if !ours || ev.Item == nil || (ev.Kind != event.ItemStarted && ev.Kind != event.ItemCompleted) || len(rounds) == 0 {
 			return
 		}
@@ -101,6 +108,7 @@ func chained(b *testing.B, links, deaths int) {
 	}
 	c.quiet(rest)
 	begun, died := time.Now(), 0
+	var killed []time.Time
 	for r := 0; r == 0 || died < deaths; r++ {
 		c.mu.Lock()
 		hops := make([]hop, links)
@@ -116,6 +124,7 @@ func chained(b *testing.B, links, deaths int) {
 			due := died < deaths && time.Since(begun) >= time.Duration(died+1)*10*time.Second
 			if due {
 				died++
+				killed = append(killed, time.Now())
 				living[0].crash()
 				living = append(living[1:], c.start(see, all...))
 			}
@@ -157,6 +166,37 @@ func chained(b *testing.B, links, deaths int) {
 			twice++
 			b.Errorf("%s ran %d times, of %d", job, len(of), len(rounds))
 		}
+	}
+	var late strings.Builder
+	for r, hops := range rounds {
+		for i := 1; i < len(hops); i++ {
+			h, cause := hops[i], hops[i-1].last
+			if h.first.Sub(cause) <= 100*time.Millisecond && h.last.Sub(h.first) <= 100*time.Millisecond {
+				continue
+			}
+			died := begun
+			for _, at := range killed {
+				if at.Before(h.last) {
+					died = at
+				}
+			}
+			fmt.Fprintf(&late, "\nround %d %s, after the death: cause ended %.3f, began %.3f, ended %.3f:", r, name(i), cause.Sub(died).Seconds(), h.first.Sub(died).Seconds(), h.last.Sub(died).Seconds())
+			for _, e := range ready[i] {
+				if e.Time.After(died) && e.Time.Before(h.last) {
+					fmt.Fprintf(&late, " %s %s %.3f,", e.Kind, e.Host[:8], e.Time.Sub(died).Seconds())
+				}
+			}
+			for _, n := range c.hosts {
+				for _, call := range n.meter.calls {
+					if call.job == name(i) && call.at.After(died) && call.at.Before(h.last.Add(time.Millisecond)) {
+						fmt.Fprintf(&late, "\n  %.3f %s %s", call.at.Sub(died).Seconds(), n.name, call)
+					}
+				}
+			}
+		}
+	}
+	if *traced { // a benchmark's own log is cut short
+		fmt.Fprintf(os.Stderr, "links that began or ended late, in seconds after the last death:%s\n", late.String())
 	}
 	slices.Sort(lags)
 	inTime, _ := slices.BinarySearch(lags, 100*time.Millisecond)

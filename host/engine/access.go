@@ -30,6 +30,14 @@ type staleShare struct {
 	at     time.Time // the last of them
 }
 
+// hurry has the loop go before others on this host that begin and end no runs, and for which no fire waits, until the function is called
+// that it returns.
+func (a *access) hurry() (over func()) {
+	was := a.turn.Hurry
+	a.turn.Hurry = true
+	return func() { a.turn.Hurry = was }
+}
+
 // often reports whether so many begins in a row found the registry to be otherwise that
 // no host seems to be on the way to change anything.
 func (s *staleShare) often() bool { return s.count > 3 }

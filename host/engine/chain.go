@@ -51,6 +51,9 @@ type chain struct {
 	news       bool
 	led        bool        // this host led the job when it last looked
 	listed     bool        // the calendar has the list
+	goes       bool        // a fire of this job goes on or waits, for which another one waits
+	awaited    bool        // a trigger of the jobs before waits for this job's leader
+	open       bool        // the last fire of the jobs before has ended, and this job's for it has not
 	waits      bool        // for its turn to enter itself with those before
 	found      []due.Unmet // fires of those before after which the job does not run
 	unmet      map[string]bool
@@ -71,17 +74,23 @@ type chainTurn struct {
 // reset forgets all but what the chain was given.
 func (c *chain) reset() {
 	c.unwatch()
+	c.job.term.chains.note(c.job.name, false)
 	*c = chain{job: c.job, turn: c.turn}
 }
 
 // wakes is when the chain has something to do again.
 func (c *chain) wakes(now moment) time.Time { return now.ahead(c.at, c.straysAt, c.elsewhereAt) }
 
-// chains is what the jobs of a host come after, by the configurations in force: of these no job reads what comes before it
-// from the registry.
+// chains is what the jobs of a host come after, by the configurations in force, and of which of them a fire goes on: of these no job
+// reads what comes before it from the registry.
 type chains struct {
-	mu    sync.Mutex
-	after map[string][]string
+	mu               sync.Mutex
+	after, followers map[string][]string
+	goes             map[string]bool
+}
+
+func newChains() *chains {
+	return &chains{after: make(map[string][]string), followers: make(map[string][]string), goes: make(map[string]bool)}
 }
 
 func (c *chains) set(job string, after []jobconfig.After) {
@@ -91,13 +100,90 @@ func (c *chains) set(job string, after []jobconfig.After) {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unlink(job)
 	c.after[job] = names
+	for _, before := range names {
+		c.followers[before] = append(c.followers[before], job)
+	}
 }
 
 func (c *chains) forget(job string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.unlink(job)
 	delete(c.after, job)
+	delete(c.goes, job)
+}
+
+// unlink takes a job off those that come after others.
+func (c *chains) unlink(job string) {
+	for _, before := range c.after[job] {
+		rest := slices.DeleteFunc(c.followers[before], func(f string) bool { return f == job })
+		if c.followers[before] = rest; len(rest) == 0 {
+			delete(c.followers, before)
+		}
+	}
+}
+
+const (
+	// lookAhead is how many links behind a job of which a fire goes on others are made ready for theirs.
+	lookAhead = 32
+	// mostWalked bounds the jobs that are looked at for that.
+	mostWalked = 1000
+)
+
+// note says whether a fire of a job goes on.
+func (c *chains) note(job string, goes bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if goes {
+		c.goes[job] = true
+	} else {
+		delete(c.goes, job)
+	}
+}
+
+// behind are the jobs that come after a job, and how many links after it each is.
+func (c *chains) behind(job string) map[string]int {
+	links := make(map[string]int)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	walk(job, c.followers, func(job string, n int) bool {
+		links[job] = n
+		return false
+	})
+	return links
+}
+
+// ahead is how many links before a job the nearest one is of which a fire goes on; 0 is the job itself. soon is false if none is near.
+func (c *chains) ahead(job string) (links int, soon bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	walk(job, c.after, func(job string, n int) bool {
+		links, soon = n, c.goes[job]
+		return soon
+	})
+	return links, soon
+}
+
+// walk visits a job and those that it leads to, the nearest first, until visit returns true.
+func walk(job string, next map[string][]string, visit func(job string, links int) bool) {
+	seen, ring := map[string]bool{job: true}, []string{job}
+	for links := 0; links <= lookAhead && len(ring) > 0; links++ {
+		var further []string
+		for _, at := range ring {
+			if visit(at, links) {
+				return
+			}
+			for _, to := range next[at] {
+				if !seen[to] && len(seen) < mostWalked {
+					seen[to] = true
+					further = append(further, to)
+				}
+			}
+		}
+		ring = further
+	}
 }
 
 // of returns what a job comes after; ok is false if no loop of the host has the job's configuration.
@@ -337,6 +423,7 @@ func causeOf(u due.Unmet) event.SkipCause {
 // trigger triggers the job for triggers of those before: the leader does. It returns those that the job does not run for.
 func (c *chain) trigger(now moment, rounds []due.Caused) (report []skipped) {
 	j := c.job
+	defer j.hurry()()
 	for _, r := range rounds {
 		if c.chained.Has(r.Root) || !j.member.View.Leading() {
 			continue
@@ -570,6 +657,40 @@ func (j *job) listInstants(now moment) {
 	for _, s := range j.chain.trigger(now, f.Rounds) {
 		j.skipFire(s.id, s.cause, s.why)
 	}
+	j.chain.awaited = slices.ContainsFunc(f.Rounds, func(r due.Caused) bool { return !j.chain.chained.Has(r.Root) })
+	j.chain.open = j.chain.isOpen(f)
+}
+
+// isOpen reports whether this job's fire for the last one of the jobs before has not ended, as far as that is noted.
+func (c *chain) isOpen(f due.Following) bool {
+	ends := c.job.member.Ends()
+	open := func(at time.Time, this func(tree.End) bool) bool {
+		return at.UnixMilli() > ends.Since && !slices.ContainsFunc(ends.Fires, func(e tree.End) bool { return this(e) && e.Ended != 0 })
+	}
+	if n := len(f.Rounds); n > 0 && open(f.Rounds[n-1].At, func(e tree.End) bool { return e.Chain() == f.Rounds[n-1].Root }) {
+		return true
+	}
+	n := len(f.Starts)
+	return n > 0 && open(f.Starts[n-1].At, func(e tree.End) bool { return e.Trigger == 0 && e.Instant == f.Starts[n-1].At.UnixMilli() })
+}
+
+// noteGoing says to the jobs that come after this one whether a fire of it goes on or waits. Those that are to elect or divide then do so
+// before others, so that they have when it has ended.
+func (j *job) noteGoing() bool {
+	c, v := &j.chain, &j.member.View
+	goes := v.Trigger != 0 || c.awaited || !j.calendar.Parked.IsZero()
+	if j.member.Followed() {
+		goes = goes || c.open || j.live > 0 || len(j.member.Ends().Open()) > 0
+	}
+	if goes = goes && v.Enabled; goes == c.goes {
+		return goes
+	}
+	c.goes = goes
+	j.term.chains.note(j.name, goes)
+	if goes && j.term.steps.Waits() {
+		j.term.hasten(j.term.chains.behind(j.name))
+	}
+	return goes
 }
 
 // passed reports whether this host has had a fire, so that an item that does not run in it, and does not owe it, will not.

@@ -26,3 +26,6 @@ const garbageDefault = 4
 
 // seedsDefault is how many seeds of random edits a plain run does.
 const seedsDefault = 200
+
+// deathJobs is how many jobs the host leads that dies.
+const deathJobs = 600

@@ -27,3 +27,6 @@ const garbageDefault = 70
 
 // seedsDefault is how many seeds of random edits a plain run does.
 const seedsDefault = 8
+
+// deathJobs is how many jobs the host leads that dies.
+const deathJobs = 100

@@ -289,13 +289,6 @@ func (rn *runner) begin(now moment, id tree.Fire, items []*item, absent tree.Ite
 	return trigger
 }
 
-// hurry has the loop go before others on this host that begin and end no runs, until the function is called that it returns.
-func (rn *runner) hurry() (over func()) {
-	was := rn.turn.Hurry
-	rn.turn.Hurry = true
-	return func() { rn.turn.Hurry = was }
-}
-
 // refused takes note that an item did not begin, and reports why.
 func (rn *runner) refused(now moment, it *item, id tree.Fire, why coordination.Refusal, out coordination.Begun, trigger bool) {
 	switch why {

@@ -20,6 +20,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/ceiling"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/engine/admission/arrivals"
 	"github.com/wasmjob/wasmjob/host/engine/changes"
 	"github.com/wasmjob/wasmjob/host/engine/run"
 	"github.com/wasmjob/wasmjob/host/event"
@@ -150,7 +151,7 @@ func newJob(t *term, wanted Job, self tree.JobInstance) *job {
 	})
 	j.trigger = waiting{job: &j.access, items: j.items, reports: j.reports, begin: j.begin, skip: j.skipFire, unfit: j.dues.unfit}
 	j.chain = chain{job: &j.access, turn: chainTurn{
-		enter: func() bool { return t.follows.Enter(j, time.Time{}) },
+		enter: func() bool { return t.follows.Enter(j, arrivals.Claim{}) },
 		leave: func() { t.follows.Leave(j) },
 	}}
 	j.known = &run.Job{
@@ -295,7 +296,7 @@ func (j *job) hurries() bool {
 	j.mail.mu.Lock()
 	ended := len(j.mail.ended) > 0
 	j.mail.mu.Unlock()
-	return ended || (j.joined && j.calendar.Due(j.host.clock()))
+	return ended || j.chain.goes || j.chain.news || (j.joined && j.calendar.Due(j.host.clock()))
 }
 
 // end stops guests and joins them.
@@ -435,6 +436,9 @@ func (j *job) advance(now moment) (over bool) {
 		j.failed(now, doing, err)
 	}
 	j.reportSettings()
+	if j.noteGoing() {
+		defer j.hurry()()
+	}
 	business := j.member.Reconcile(now.wall) != coordination.ActionNone || j.recovery.due(now)
 	if business && j.knowsShare() && j.member.View.Enabled == j.wasEnabled { // what is due begins before that
 		j.dues.makeUpPassed(now)

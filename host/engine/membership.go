@@ -17,6 +17,7 @@ import (
 	"github.com/wasmjob/wasmjob/coordination/registry"
 	"github.com/wasmjob/wasmjob/coordination/tree"
 	"github.com/wasmjob/wasmjob/host/config/timetable"
+	"github.com/wasmjob/wasmjob/host/engine/admission/arrivals"
 	"github.com/wasmjob/wasmjob/host/engine/changes"
 	"github.com/wasmjob/wasmjob/host/event"
 	"github.com/wasmjob/wasmjob/host/schedule"
@@ -35,7 +36,7 @@ func (j *job) join(now moment) bool {
 		}
 		return false
 	}
-	if !j.term.arrivals.Enter(j, firstDue(j.wanted.Definition, now)) {
+	if !j.term.arrivals.Enter(j, arrivals.Claim{Due: firstDue(j.wanted.Definition, now)}) {
 		return false
 	}
 	defer j.term.arrivals.Leave(j)
@@ -510,7 +511,11 @@ func (j *job) coordinate(now moment) {
 	action := j.member.Reconcile(now.wall)
 	if action != coordination.ActionNone || j.recovery.due(now) || j.sweeping.due(now) {
 		// While very many jobs have to, this one waits in line, and its loop is free to begin what is due.
-		j.pace.waits = !j.term.steps.Enter(j, time.Time{})
+		claim := j.claim()
+		if claim.Urgent {
+			defer j.hurry()()
+		}
+		j.pace.waits = !j.term.steps.Enter(j, claim)
 		defer func() {
 			if !j.pace.waits {
 				j.term.steps.Leave(j)
@@ -548,6 +553,18 @@ func (j *job) coordinate(now moment) {
 		j.recovery.takeFromCrashed(now)
 		j.sweeping.sweep(now, j.limits.limited() || j.rates.rated())
 	}
+}
+
+// claim says when the job is to take its step: before jobs that nothing waits for, if a fire of it goes on or waits, or one of a job
+// that it comes after.
+func (j *job) claim() arrivals.Claim {
+	for _, it := range j.items {
+		if it.owned && it.run == nil && it.Next() != nil {
+			return arrivals.Claim{Urgent: true}
+		}
+	}
+	links, soon := j.term.chains.ahead(j.name)
+	return arrivals.Claim{Urgent: soon, Ahead: links}
 }
 
 // logRestless says in the log that there are too many steps.

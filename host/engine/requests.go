@@ -59,6 +59,9 @@ func (c counted) commit(ctx context.Context, ops []registry.Op) (results []regis
 
 func (c counted) Read(ctx context.Context, queries ...registry.Query) (nodes []registry.Node, err error) {
 	c.rest(func() {
+		if c.loop && c.job.turn.Hurry {
+			ctx = registry.Urgent(ctx)
+		}
 		err = c.limited(ctx, func(ctx context.Context) error {
 			nodes, err = c.Center.Read(ctx, queries...)
 			return err

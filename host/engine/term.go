@@ -46,6 +46,8 @@ const (
 	// has left that died. More would only wait for each other at the registry, in any order, and could begin nothing meanwhile.
 	mostJoining  = 64
 	mostStepping = 32
+	// fewStepping is how many of the jobs for which nothing waits do so at once while there are others.
+	fewStepping = 8
 )
 
 // shuffled is a name by which the jobs come in another order on each host.
@@ -78,7 +80,7 @@ type term struct {
 	cleared chan string
 	// follows is the turn of one job to enter itself with those before it.
 	follows *arrivals.Arrivals[*job]
-	chains  chains
+	chains  *chains
 	// buried are the hosts that were reported to be gone.
 	buried map[string]bool
 	// progressAt is when to log how many jobs have joined; zero once all have.
@@ -96,15 +98,15 @@ func newTerm(h *Host, r *fence.Session) *term {
 		self:     self,
 		jobs:     make(map[string]*job),
 		joins:    make(map[string]int),
-		arrivals: arrivals.New(mostJoining, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
+		arrivals: arrivals.New(mostJoining, mostJoining, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
 		// Each host takes the jobs in an order of its own, so that hosts share the work: what one of them has
 		// done others need not try.
-		steps:   arrivals.New(mostStepping, func(j *job) string { return shuffled(self.ID, j.name) }, func(j *job) { j.mail.nudge() }),
+		steps:   arrivals.New(mostStepping, fewStepping, func(j *job) string { return shuffled(self.ID, j.name) }, func(j *job) { j.mail.nudge() }),
 		buried:  make(map[string]bool),
 		ended:   make(chan *job),
 		cleared: make(chan string),
-		follows: arrivals.New(1, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
-		chains:  chains{after: make(map[string][]string)},
+		follows: arrivals.New(1, 1, func(j *job) string { return j.name }, func(j *job) { j.mail.nudge() }),
+		chains:  newChains(),
 	}
 }
 
@@ -536,6 +538,17 @@ func (t *term) byName() []*job {
 		t.sorted = slices.SortedFunc(maps.Values(t.jobs), func(a, b *job) int { return strings.Compare(a.name, b.name) })
 	}
 	return t.sorted
+}
+
+// hasten has jobs take their steps before others, by how many links of a chain they are behind a job of which a fire goes on.
+func (t *term) hasten(links map[string]int) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for name, n := range links {
+		if j := t.jobs[name]; j != nil {
+			t.steps.Hasten(j, arrivals.Claim{Urgent: true, Ahead: n})
+		}
+	}
 }
 
 // look has a job read again what it does not watch.
