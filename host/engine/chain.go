@@ -680,7 +680,9 @@ func (j *job) noteGoing() bool {
 	c, v := &j.chain, &j.member.View
 	goes := v.Trigger != 0 || c.awaited || !j.calendar.Parked.IsZero()
 	if j.member.Followed() {
-		goes = goes || c.open || j.live > 0 || len(j.member.Ends().Open()) > 0
+		// Of the first job of a chain no host knows whether one that died was to run it.
+		first := len(c.after) == 0 && len(v.Crashed()) > 0
+		goes = goes || first || c.open || j.live > 0 || len(j.member.Ends().Open()) > 0
 	}
 	if goes = goes && v.Enabled; goes == c.goes {
 		return goes
