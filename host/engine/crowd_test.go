@@ -554,7 +554,7 @@ func TestCrowd_overload(t *testing.T) {
 	})
 }
 
-// TestLedger_order: two hosts commit one after the other, and the second tells of it first. The ledger takes the commits in their order.
+// TestLedger_order: two hosts commit one after the other, and the call of the second returns first. The ledger reads the commits in the order of their transactions.
 func TestLedger_order(t *testing.T) {
 	t.Parallel()
 	commit := func(l *ledger, zxid int64, r tree.Record) {

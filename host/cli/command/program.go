@@ -73,7 +73,7 @@ func (o *Opened) Heading(s terminal.Style) string {
 	return s.Fact("registry", o.Backend+", namespace "+o.Namespace)
 }
 
-// Protect makes Out and Err escape terminal commands in foreign text, whoever writes it. The returned function writes
+// Protect makes Out and Err escape terminal commands in foreign text from any writer. The returned function writes
 // what they still hold.
 func (p *Program) Protect() (flush func() error) {
 	p.Seal = terminal.NewSeal()
